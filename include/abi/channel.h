@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The channel: frames between host and initd over one virtio-console port, and, unchanged,
+ * over the stream socket between casemate-vmm and its client. Both directions, little-endian.
+ *
+ *   frame = struct cm_frame (16 bytes), then `length` bytes of payload, length <= CM_FRAME_MAX
+ *
+ * A receiver decodes the whole frame, checks it, then acts. A frame of unknown type, of a
+ * length that its type does not allow, or out of turn is a protocol error: the host ends the
+ * VM; initd answers CM_F_ERROR and ignores the frame, whatever it was.
+ *
+ * `id` names an exec (or later a file transfer, a forwarded connection). The host chooses
+ * ids, never 0, and does not use one again in a VM's life. 0 is the VM itself.
+ *
+ * Order: guest HELLO first; host RESUME; guest RESUMED. Only then EXEC. After a restore or
+ * fork the host sends RESUME again and waits for RESUMED with the new generation.
+ *
+ * Credits bound every buffer: a stream's sender starts with CM_CREDIT_INITIAL bytes and may
+ * send no more than it was granted; the receiver grants more with CREDIT as it passes bytes
+ * on. STDIN (host to guest), STDOUT and STDERR (guest to host) are streams of an exec.
+ */
+#ifndef CASEMATE_ABI_CHANNEL_H
+#define CASEMATE_ABI_CHANNEL_H
+
+#include <stdint.h>
+
+#define CM_CHANNEL_VERSION	1
+#define CM_FRAME_MAX		65536u	/* payload bytes */
+#define CM_CREDIT_INITIAL	262144u	/* bytes, each stream */
+
+struct cm_frame {
+	uint32_t length;	/* payload bytes that follow */
+	uint16_t type;		/* enum cm_frame_type */
+	uint16_t flags;		/* per type, otherwise 0 */
+	uint32_t id;
+	uint32_t reserved;	/* 0 */
+};
+_Static_assert(sizeof(struct cm_frame) == 16, "frame layout");
+
+enum cm_frame_type {
+	/* guest to host */
+	CM_F_HELLO = 1,		/* payload: struct cm_hello */
+	CM_F_RESUMED = 2,	/* struct cm_resumed */
+	CM_F_STARTED = 3,	/* id; u32 pid: the program is running (execve succeeded) */
+	CM_F_FAILED = 4,	/* id; struct cm_failed: the exec did not start; final */
+	CM_F_STDOUT = 5,	/* id; bytes; length 0 is end of file */
+	CM_F_STDERR = 6,	/* id; bytes; length 0 is end of file */
+	CM_F_EXIT = 7,		/* id; struct cm_exit: final, after all output */
+	CM_F_LOG = 8,		/* id 0; text of initd or the kernel for the host's log */
+	CM_F_ERROR = 9,		/* id of the frame refused; text saying why */
+	CM_F_REPORT = 10,	/* id 0; text: answer to REPORT_GET, may be split; flags bit 0
+				 * set on the last one */
+
+	/* host to guest */
+	CM_F_RESUME = 32,	/* id 0; struct cm_resume */
+	CM_F_EXEC = 33,		/* id; struct cm_exec, then its strings */
+	CM_F_STDIN = 34,	/* id; bytes; length 0 is end of file */
+	CM_F_SIGNAL = 35,	/* id; u32 signal number, to the exec's process group */
+	CM_F_RESIZE = 36,	/* id; u16 rows, u16 columns: of the exec's terminal */
+	CM_F_SHUTDOWN = 37,	/* id 0; kill every task, power off */
+	CM_F_REPORT_GET = 38,	/* id 0; ask for /proc/casemate: missing calls, counters */
+
+	/* both ways */
+	CM_F_CREDIT = 64,	/* id; struct cm_credit */
+
+	/* casemate-vmm to its client only, never on the virtio port; id 0 */
+	CM_F_VM_BOOTED = 128,	/* struct cm_vm_booted: RESUMED was seen, EXEC is accepted */
+	CM_F_VM_END = 129,	/* struct cm_vm_end, then text: the VM is gone; last frame */
+	CM_F_VM_CONSOLE = 130,	/* text the guest wrote to its serial port */
+	CM_F_VM_LOG = 131,	/* text: the VMM's own, one line a frame */
+};
+
+struct cm_hello {
+	uint32_t version;	/* CM_CHANNEL_VERSION */
+	uint32_t reserved;
+};
+
+struct cm_resume {
+	uint64_t generation;	/* must equal the clock page's */
+};
+
+struct cm_resumed {
+	uint64_t generation;	/* read by the guest from its clock page after mixing entropy */
+	uint64_t realtime_ns;	/* the guest's clock at that moment */
+};
+
+/* Strings follow, each ended by a zero byte: argc arguments, then envc "NAME=value", then
+ * the working directory ("" is "/"). Exactly to the end of the payload. */
+struct cm_exec {
+	uint32_t argc;		/* 1 to CM_EXEC_STRINGS */
+	uint32_t envc;		/* 0 to CM_EXEC_STRINGS */
+	uint32_t uid;
+	uint32_t gid;
+	uint16_t rows;		/* of the terminal, with CM_EXEC_TTY; else 0 */
+	uint16_t columns;
+	uint32_t reserved;	/* 0 */
+};
+#define CM_EXEC_STRINGS		4096u
+/* cm_frame.flags of EXEC */
+#define CM_EXEC_TTY		0x0001	/* a new session on a new pty; STDERR stays empty */
+#define CM_EXEC_STDIN		0x0002	/* STDIN frames will come; else stdin is /dev/null */
+
+struct cm_failed {
+	uint32_t error;		/* Linux errno of the step that failed */
+	uint32_t step;		/* enum cm_failed_step */
+};
+enum cm_failed_step {
+	CM_FAILED_SPAWN = 1,	/* fork, pipes, pty */
+	CM_FAILED_CHDIR = 2,
+	CM_FAILED_EXEC = 3,	/* 127 for ENOENT, else 126, as a shell has them */
+	CM_FAILED_CRED = 4,
+};
+
+struct cm_exit {
+	uint32_t status;	/* as wait(2) gives it */
+	uint32_t reserved;
+	uint64_t user_ns;	/* processor time of the child and its reaped children */
+	uint64_t system_ns;
+	uint64_t max_rss;	/* bytes */
+};
+
+struct cm_credit {
+	uint32_t stream;	/* CM_F_STDIN, CM_F_STDOUT or CM_F_STDERR */
+	uint32_t bytes;		/* 1 to CM_CREDIT_INITIAL */
+};
+
+struct cm_vm_booted {
+	uint64_t stage_ns[8];	/* by enum cm_stage: monotonic host time since the VMM's main();
+				 * [0] is RESUMED, 0 where a stage was not reached */
+};
+
+enum cm_vm_end_reason {
+	CM_VM_POWEROFF = 0,	/* asked for: the only orderly end */
+	CM_VM_GUEST_PANIC = 1,	/* the kernel stopped itself; text is its message */
+	CM_VM_GUEST_CRASH = 2,	/* triple fault, bad MMIO, write to the image, nonsense in a ring */
+	CM_VM_GUEST_PROTOCOL = 3, /* a malformed frame from the guest */
+	CM_VM_TIMEOUT = 4,	/* no RESUMED in time */
+	CM_VM_HOST_ERROR = 5,	/* KVM or the host failed; text says what to do */
+	CM_VM_CLIENT_GONE = 6,
+};
+
+struct cm_vm_end {
+	uint32_t reason;
+	uint32_t detail;	/* enum cm_end, KVM exit reason or errno, by reason */
+};
+
+#endif
