@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Physical memory: a buddy allocator over guest RAM, and one struct page per 4 KiB frame.
+ *
+ * Pages above a moving frontier were never touched and are known to be zero; the allocator
+ * carves 2 MiB blocks from it only when its lists are empty, so that an idle VM touches little
+ * of its memory. The array of struct page relies on the same: zero is "never used".
+ *
+ * Blocks of order > 0 are counted in their first page. page_split() turns a block into single
+ * pages with a count each.
+ */
+#ifndef MM_PAGE_H
+#define MM_PAGE_H
+
+#include "guest-kernel/lib/kernel.h"
+
+struct page {
+	uint32_t refs;
+	uint8_t order;
+	uint8_t flags;		/* PAGE_* */
+	uint16_t reserved;
+	uint32_t next, prev;	/* frame numbers, for free lists */
+};
+
+#define PA_ZERO		0x1u	/* contents zero */
+#define PA_NOWAIT	0x2u	/* fail rather than reclaim or kill */
+#define PAGE_MAX_ORDER	10
+
+struct phys_range {
+	paddr_t start, end;
+};
+/* ram: usable ranges, sorted; reserved: ranges in use at start (kernel, initrd, tables). */
+void page_init(const struct phys_range *ram, unsigned nram,
+	       const struct phys_range *reserved, unsigned nreserved);
+
+struct page *page_alloc(unsigned order, unsigned flags);	/* NULL: out of memory */
+void page_get(struct page *p);
+void page_put(struct page *p);			/* frees at zero */
+void page_split(struct page *p);
+
+void *phys_to_virt(paddr_t pa);			/* through the physmap: RAM, image, MMIO */
+paddr_t virt_to_phys(const void *va);		/* of a physmap address */
+struct page *phys_to_page(paddr_t pa);		/* NULL outside RAM (the image) */
+paddr_t page_to_phys(const struct page *p);
+static inline void *page_to_virt(const struct page *p)
+{
+	return phys_to_virt(page_to_phys(p));
+}
+/* Reference counting by address: no-ops outside RAM, where the image's frames live for ever. */
+void phys_get(paddr_t pa);
+void phys_put(paddr_t pa);
+
+struct mem_stats {
+	uint64_t total_pages, free_pages, cached_pages /* tmpfs and page cache */;
+	uint64_t anon_pages, table_pages, slab_pages, shmem_pages;
+};
+extern struct mem_stats mem_stats;
+
+/* kmalloc: 16-byte aligned, sizes to 2 MiB (larger ones: page_alloc). NULL when out. */
+void *kmalloc(size_t size);
+void *kzalloc(size_t size);
+void *kcalloc(size_t n, size_t size);		/* overflow-checked, zeroed */
+void *krealloc(void *p, size_t size);
+void *kmemdup(const void *p, size_t n);
+char *kstrdup(const char *s);
+void kfree(const void *p);			/* NULL-safe */
+
+#endif
