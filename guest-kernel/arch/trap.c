@@ -3,6 +3,7 @@
  * Exceptions: of programs (page faults are resolved, the rest become signals) and of the
  * kernel (panic). Also printk and panic.
  */
+#include "abi/layout.h"
 #include "abi/platform.h"
 #include "guest-kernel/arch/cpu.h"
 #include "guest-kernel/core/task.h"
@@ -124,6 +125,13 @@ static int fpe_code(uint64_t vector)
 	return 0;
 }
 
+static void raise(int sig, int code, uint64_t addr, uint64_t vector, uint64_t error)
+{
+	current->trap_nr = vector;
+	current->trap_err = error;
+	signal_force(sig, code, addr, (int)vector);
+}
+
 void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t cr2)
 {
 	struct fault_result r;
@@ -138,15 +146,15 @@ void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t c
 			r = mm_fault(current->mm, cr2,
 				     (unsigned)(error & 0x1f) | FAULT_USER | FAULT_HW);
 		}
-		if (r.sig != 0)
-			signal_force_trap(r.sig, r.code, cr2, (int)vector, error, cr2);
+		if (r.sig != 0) {
+			current->trap_cr2 = cr2;
+			raise(r.sig, r.code, cr2, vector, error);
+		}
 		return;
 	}
 	if (vector >= ARRAY_SIZE(trap_signals) || trap_signals[vector].sig == 0)
 		panic("exception %lu of a program at 0x%lx", vector, tf->rip);
-	signal_force_trap(trap_signals[vector].sig,
-			  vector == 16 || vector == 19 ? fpe_code(vector) :
-							 trap_signals[vector].code,
-			  trap_signals[vector].code == KSI_KERNEL ? 0 : tf->rip, (int)vector,
-			  error, current->trap_cr2);
+	raise(trap_signals[vector].sig,
+	      vector == 16 || vector == 19 ? fpe_code(vector) : trap_signals[vector].code,
+	      trap_signals[vector].code == KSI_KERNEL ? 0 : tf->rip, vector, error);
 }
