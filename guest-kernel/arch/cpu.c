@@ -260,7 +260,7 @@ void arch_timer_set(uint64_t deadline_ns)
 	ticks = deadline_ns > now ? deadline_ns - now : 0;
 	if (ticks > 4 * NSEC_PER_SEC)
 		ticks = 4 * NSEC_PER_SEC;	/* an early interrupt does no harm */
-	ticks = (uint64_t)((unsigned __int128)ticks * apic_hz / NSEC_PER_SEC);
+	ticks = ticks * apic_hz / NSEC_PER_SEC;	/* apic_hz fits 32 bits: boot checks */
 	*mmio(CM_LAPIC_GPA + APIC_TMICT) = ticks > 0xffffffff ? 0xffffffff :
 					   ticks == 0 ? 1 : (uint32_t)ticks;
 }

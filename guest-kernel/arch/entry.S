@@ -267,7 +267,7 @@ context_first:
 
 	.bss
 	.balign	16
-	.globl	irq_pending, cpu_kframe, trap_cr2, ist1_top, ist2_top, ist3_top, ist4_top, boot_stack_top
+	.globl	irq_pending, irq_frame, cpu_kframe, trap_cr2, ist1_top, ist2_top, ist3_top, ist4_top, boot_stack_top
 irq_pending:	.quad	0
 cpu_kframe:	.quad	0
 sc_rip:		.quad	0

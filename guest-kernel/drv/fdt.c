@@ -124,7 +124,7 @@ int machine_parse(const void *fdt)
 		    machine.image_size > size)
 			machine.image_size = size;
 	}
-	if (machine.nram == 0 || machine.apic_hz == 0) {
+	if (machine.nram == 0 || machine.apic_hz == 0 || machine.apic_hz > 0xffffffff) {
 		printk("device tree: no memory or no timer frequency\n");
 		return -EINVAL;
 	}
