@@ -113,7 +113,9 @@ static void name_from(const struct symtab *tab, uint64_t address, char *out, siz
 	size_t n;
 
 	out[0] = '\0';
-	if (!symbol_find(tab, address, &symbol) || symbol.st_name >= tab->names_size)
+	/* A return address: the call before it may have been the function's last byte. */
+	if ((!symbol_find(tab, address - 1, &symbol) && !symbol_find(tab, address, &symbol)) ||
+	    symbol.st_name >= tab->names_size)
 		return;
 	n = tab->names_size - symbol.st_name;
 	if (n > sizeof(name) - 1)

@@ -51,14 +51,20 @@ static void log_registers(struct vm *vm)
 	       s.fs.base, s.gs.base, s.gdt.base, s.idt.base, s.tr.base);
 }
 
+/* Where the guest is, for the end's text. After a shutdown KVM has reset the vCPU on AMD-V:
+ * what it shows then (a 16-bit address) says nothing. */
+static void note_rip(struct vm *vm)
+{
+	struct kvm_regs regs;
+
+	if (!vm->end.set && ioctl(vm->kvm.vcpu, KVM_GET_REGS, &regs) == 0 && regs.rip > 0xffff)
+		vm->end.rip = regs.rip;
+}
+
 /* Ends the guest for what it did, with the registers. */
 #define crash(vm, detail, ...)							\
 	do {									\
-		struct kvm_regs crash_regs;					\
-										\
-		if (!(vm)->end.set &&						\
-		    ioctl((vm)->kvm.vcpu, KVM_GET_REGS, &crash_regs) == 0)	\
-			(vm)->end.rip = crash_regs.rip;				\
+		note_rip(vm);							\
 		vm_end((vm), CM_VM_GUEST_CRASH, (detail), __VA_ARGS__);		\
 		log_registers(vm);						\
 	} while (0)
@@ -177,6 +183,12 @@ static void run_failed(struct vm *vm, int error)
 	log_registers(vm);
 }
 
+static void semaphore_wait(sem_t *semaphore)
+{
+	while (sem_wait(semaphore) < 0)
+		;
+}
+
 static void *vcpu_main(void *arg)
 {
 	struct vm *vm = arg;
@@ -186,8 +198,8 @@ static void *vcpu_main(void *arg)
 	sigemptyset(&kick);
 	sigaddset(&kick, KICK_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
-	while (sem_wait(&vm->vcpu.go) < 0)
-		;
+	sem_post(&vm->vcpu.ready);
+	semaphore_wait(&vm->vcpu.go);
 	while (!ended && !atomic_load(&vm->vcpu.stop)) {
 		int r = ioctl(vm->kvm.vcpu, KVM_RUN, 0);
 		int error = errno;
@@ -214,6 +226,7 @@ int vcpu_start(struct vm *vm, struct err *err)
 	int r;
 
 	sigaction(KICK_SIGNAL, &action, NULL);
+	sem_init(&vm->vcpu.ready, 0, 0);
 	sem_init(&vm->vcpu.go, 0, 0);
 	/* Signals are the loop thread's, but for the kick. */
 	sigfillset(&all);
@@ -224,6 +237,8 @@ int vcpu_start(struct vm *vm, struct err *err)
 	if (r != 0)
 		return err_set_errno(err, r, "cannot start the vCPU's thread");
 	vm->vcpu.created = true;
+	/* The C library's own first calls in a thread are not in the jail's list. */
+	semaphore_wait(&vm->vcpu.ready);
 	return 0;
 }
 

@@ -61,6 +61,7 @@ struct vm_end {
 struct vcpu {
 	pthread_t thread;
 	bool created;
+	sem_t ready;		/* the thread is past what starting one calls */
 	sem_t go;
 	atomic_bool stop;	/* set by the loop thread, with run->immediate_exit */
 	atomic_bool exited;	/* set by the vCPU thread as its last act */

@@ -20,10 +20,20 @@ static int word_is_there(const char *word)
 	return 0;
 }
 
-static uint64_t image_gpa(void)
+static uint64_t *table_below(const uint64_t *table, uint64_t index)
 {
-	/* RAM of the test ends below 3 GiB, so that the image is at 4 GiB. */
-	return CM_RAM_HIGH_GPA;
+	return guest_ram(table[index] & 0x000ffffffffff000);
+}
+
+/* Makes the physmap's page of the image writable first: it is the slot that must hold. RAM of
+ * the test ends below 3 GiB, so that the image is at 4 GiB. */
+static void image_write(void)
+{
+	uint64_t *pdpt = table_below(guest_ram(CM_BOOT_PT_GPA), CM_KERNEL_SLOT);
+	volatile uint64_t *pd = table_below(pdpt, CM_RAM_HIGH_GPA >> 30);
+
+	pd[0] |= 2;
+	*guest_reg(CM_RAM_HIGH_GPA) = 1;
 }
 
 #define VIRTIO(reg) (*guest_reg(CM_VIRTIO_GPA(0) + (reg)))
@@ -101,7 +111,7 @@ void guest_main(const void *fdt)
 	if (word_is_there("do=platform"))
 		*guest_reg(CM_PLATFORM_GPA + 0x40) = 1;
 	if (word_is_there("do=image"))
-		*guest_reg(image_gpa()) = 1;
+		image_write();
 	if (word_is_there("do=ring"))
 		ring_nonsense();
 	if (word_is_there("do=frame"))

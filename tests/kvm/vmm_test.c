@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,6 +239,14 @@ static bool case_run(const struct vm_case *c, const char *vmm, const char *direc
 	return outcome_check(c, &out, status);
 }
 
+static bool host_fits(const struct vm_case *c)
+{
+	struct sysinfo info;
+
+	return c->reason != CM_VM_POWEROFF || sysinfo(&info) < 0 ||
+	       strtoull(c->mem, NULL, 10) < (uint64_t)info.totalram * info.mem_unit;
+}
+
 static int kvm_missing(void)
 {
 	const char *require = getenv("CASEMATE_REQUIRE_KVM");
@@ -269,6 +278,11 @@ int main(int argc, char **argv)
 			chosen |= !strcmp(argv[a], cases[i].name);
 		if (!chosen)
 			continue;
+		if (!host_fits(&cases[i])) {
+			printf("ok %d - %s # SKIP this host has too little memory\n", ++n,
+			       cases[i].name);
+			continue;
+		}
 		ok = case_run(&cases[i], argv[1], argv[2]);
 		failed += !ok;
 		printf("%sok %d - %s\n", ok ? "" : "not ", ++n, cases[i].name);
