@@ -4,9 +4,10 @@
   machine.py --build DIR --machine NAME --suites kvm,e2e,rehearsal --log FILE [TEST...]
 
 The tests are what `meson introspect --tests` lists: the same programs and scripts, at the
-same paths, as on a host with /dev/kvm. Their time limits are multiplied, and they are told by
-CASEMATE_TIME_SCALE. In this machine KVM works, so a skip is a failure; tests are told so
-(CASEMATE_REQUIRE_KVM=1) and tally.py counts it as one. The log has the format of meson's testlog.json.
+same paths, as on a host with /dev/kvm. Their time limits are multiplied, and they are told so
+by CASEMATE_TIME_SCALE. In this machine KVM works, so a skip is a failure: tests are told by
+CASEMATE_REQUIRE_KVM=1, and tally.py counts it as one. The log has the format of meson's
+testlog.json.
 """
 import argparse
 import concurrent.futures
