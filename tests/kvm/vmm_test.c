@@ -38,6 +38,8 @@ struct vm_case {
 static const struct vm_case cases[] = {
 	{ "hello", "guest-hello", "16777216", { "--verbose" }, CM_VM_POWEROFF, "powered off",
 	  "hello from ring 3\n" },
+	{ "nucleus", "guest-nucleus", "16777216", { "--verbose" }, CM_VM_POWEROFF, "powered off",
+	  "nucleus: ok\n" },
 	{ "large", "guest-hello", "4294967296", { "--verbose" }, CM_VM_POWEROFF, "powered off",
 	  "hello from ring 3\n", .image = true },
 	{ "panic", "guest-panic", "16777216", { NULL }, CM_VM_GUEST_PANIC,
