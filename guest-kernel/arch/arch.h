@@ -20,9 +20,6 @@ void arch_cpuid(uint32_t leaf, uint32_t sub, uint32_t ret[4]);	/* eax ebx ecx ed
 void arch_load_cr3(paddr_t pml4);	/* switches and flushes the address space */
 void arch_flush_tlb(void);		/* reload CR3: after taking rights from many pages */
 void arch_invlpg(uintptr_t va);		/* one page, after taking rights or changing a frame */
-/* Loads mm's tables (NULL: the boot tables, kernel only) and keeps a reference until another
- * address space is loaded; so the last mm_put never frees tables that CR3 holds. */
-void arch_activate_mm(struct mm *mm);
 void arch_wait_for_interrupt(void);	/* HLT; returns after an interrupt was noted */
 
 /* ---- thread context ---- */

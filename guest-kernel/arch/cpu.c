@@ -19,9 +19,7 @@ void nucleus_call(uint64_t arg, unsigned op);
 void context_switch(uint64_t *from_sp, uint64_t to_sp);
 void context_first(void);
 
-/* The address space that CR3 holds; a reference is kept until another one is loaded. NULL: the
- * boot tables. */
-static struct mm *active_mm;
+static paddr_t loaded_pml4 = CM_BOOT_PT_GPA;
 
 static uint64_t xcr0;
 static size_t xstate_size = 512 + 64;
@@ -41,12 +39,13 @@ static volatile uint32_t *mmio(paddr_t pa)
 void arch_load_cr3(paddr_t pml4)
 {
 	cpu_stats.nucleus_calls++;
+	loaded_pml4 = pml4;
 	nucleus_call(pml4, NUCLEUS_LOAD_CR3);
 }
 
 void arch_flush_tlb(void)
 {
-	arch_load_cr3(active_mm != NULL ? active_mm->pml4 : CM_BOOT_PT_GPA);
+	arch_load_cr3(loaded_pml4);
 }
 
 void arch_invlpg(uintptr_t va)
@@ -59,20 +58,6 @@ void arch_wait_for_interrupt(void)
 {
 	cpu_stats.nucleus_calls++;
 	nucleus_call(0, NUCLEUS_HALT);
-}
-
-void arch_activate_mm(struct mm *mm)
-{
-	struct mm *old = active_mm;
-
-	if (mm == old)
-		return;
-	if (mm != NULL)
-		mm_get(mm);
-	active_mm = mm;
-	arch_load_cr3(mm != NULL ? mm->pml4 : CM_BOOT_PT_GPA);
-	if (old != NULL)
-		mm_put(old);
 }
 
 /* ---- floating point ---- */
@@ -207,7 +192,7 @@ void arch_switch(struct task *from, struct task *to)
 		fpu_save(from->xstate);
 	}
 	if (to->mm != NULL) {
-		arch_activate_mm(to->mm);
+		mm_activate(to->mm);
 		arch_set_fsbase(to->fsbase);
 		arch_set_gsbase(to->gsbase);
 		fpu_restore(to->xstate);

@@ -32,9 +32,8 @@ lstar:
 	sysretq
 
 	.text
-	.globl	entry_syscall
-	.balign	64
-entry_syscall:
+/* The trapframe of a system call; sc_rip, sc_rflags and RSP are the program's. */
+.macro save_call
 	movq	%rsp, sc_rsp(%rip)
 	movq	cpu_kframe(%rip), %rsp
 	movq	%r15, TF_R15(%rsp)
@@ -63,7 +62,42 @@ entry_syscall:
 	movq	$CM_SEL_USS, TF_SS(%rsp)
 	xorl	%ebp, %ebp			/* ends backtraces */
 	movq	%rsp, %rdi
-	call	syscall_enter
+.endm
+
+	.globl	entry_syscall
+	.balign	64
+entry_syscall:
+	save_call
+	call	syscall_trapped
+	jmp	exit_to_user
+
+/*
+ * A patched site (mm/patch.c), by way of its trampoline: EAX is the call, RCX the site's
+ * number. The return address is looked up by the number, or found out if it is not known yet.
+ */
+	.globl	entry_patched
+	.balign	64
+entry_patched:
+	cld
+	movq	$0x202, sc_rflags(%rip)
+	cmpq	patch_returns_count(%rip), %rcx
+	jae	1f
+	movq	patch_returns(%rip), %r11
+	movq	(%r11, %rcx, 8), %r11
+	testq	%r11, %r11
+	jz	1f
+	movq	%r11, sc_rip(%rip)
+	save_call
+	call	syscall_patched
+	jmp	exit_to_user
+1:	movq	%rcx, sc_site(%rip)
+	movq	$0, sc_rip(%rip)
+	save_call
+	movq	sc_site(%rip), %rsi
+	call	patch_resolve
+	movq	%rsp, %rdi
+	call	syscall_patched
+	jmp	exit_to_user
 
 /* Way out; RSP is cpu_kframe. */
 exit_to_user:
@@ -265,14 +299,24 @@ context_first:
 	call	*%rbx
 	ud2
 
+/* Written by mm/patch.c, 16 bytes a site; in a segment that is writable and executable. */
+	.section .trampolines, "awx", @nobits
+	.balign	4096
+patch_trampolines:
+	.skip	4096 * 16
+
 	.bss
 	.balign	16
+	.globl	patch_returns, patch_returns_count, patch_trampolines
 	.globl	irq_pending, irq_frame, cpu_kframe, trap_cr2, ist1_top, ist2_top, ist3_top, ist4_top, boot_stack_top
 irq_pending:	.quad	0
 cpu_kframe:	.quad	0
 sc_rip:		.quad	0
 sc_rflags:	.quad	0
 sc_rsp:		.quad	0
+sc_site:	.quad	0
+patch_returns:	.quad	0
+patch_returns_count: .quad 0
 trap_cr2:	.quad	0
 trap_vector:	.quad	0
 trap_error:	.quad	0

@@ -16,6 +16,7 @@ PHDRS
 	text PT_LOAD FLAGS(5);
 	rodata PT_LOAD FLAGS(4);
 	data PT_LOAD FLAGS(6);
+	trampolines PT_LOAD FLAGS(7);
 	note PT_NOTE FLAGS(4);
 	stack PT_GNU_STACK FLAGS(6);
 }
@@ -38,6 +39,8 @@ SECTIONS
 	. = ALIGN(4096);
 	.data : { *(.data .data.*) *(.got) *(.got.plt) } :data
 	.bss : { *(.bss .bss.*) *(COMMON) } :data
+	. = ALIGN(4096);
+	.trampolines (NOLOAD) : { *(.trampolines) } :trampolines
 	. = ALIGN(4096);
 	kernel_image_end = .;
 

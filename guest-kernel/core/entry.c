@@ -5,12 +5,21 @@
 #include "guest-kernel/arch/cpu.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/drv/drv.h"
+#include "guest-kernel/mm/patch.h"
 
-void syscall_enter(struct trapframe *tf);
+void syscall_trapped(struct trapframe *tf);
+void syscall_patched(struct trapframe *tf);
 
-void syscall_enter(struct trapframe *tf)
+void syscall_trapped(struct trapframe *tf)
 {
 	cpu_stats.trapped_syscalls++;
+	patch_site(tf);
+	current->is_syscall = true;
+	tf->rax = (uint64_t)syscall_dispatch(tf);
+}
+
+void syscall_patched(struct trapframe *tf)
+{
 	current->is_syscall = true;
 	tf->rax = (uint64_t)syscall_dispatch(tf);
 }

@@ -13,7 +13,9 @@
 #pragma GCC visibility push(hidden)
 
 void kernel_main(uint64_t fdt);
-void syscall_enter(struct trapframe *tf);
+void syscall_trapped(struct trapframe *tf);
+void syscall_patched(struct trapframe *tf);
+void patch_resolve(struct trapframe *tf, uint64_t n);
 void return_to_user_work(struct trapframe *tf);
 void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t cr2);
 void trap_kernel(const uint64_t *frame, uint64_t cr2, uint64_t rbp);
@@ -64,7 +66,17 @@ static void check_registers(const struct trapframe *tf)
 		fail("selectors");
 }
 
-void syscall_enter(struct trapframe *tf)
+void syscall_patched(struct trapframe *tf)
+{
+	fail("a patched call, and nothing is patched");
+}
+
+void patch_resolve(struct trapframe *tf, uint64_t n)
+{
+	fail("a patched site, and nothing is patched");
+}
+
+void syscall_trapped(struct trapframe *tf)
 {
 	check_registers(tf);
 	if (tf->rdi != 1 || tf->rsi != 2 || tf->rdx != 3 || tf->r10 != 4 || tf->r8 != 5 ||
