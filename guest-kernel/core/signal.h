@@ -129,6 +129,22 @@ void signal_recalc(struct task *t);		/* sets t->sig_check after a mask change */
 bool signal_is_ignored(struct process *p, int sig);
 bool signal_is_blocked(const struct task *t, int sig);
 int kill_allowed(struct process *target, int sig);	/* 0 or -EPERM */
+/* Ends a process as a fatal signal does: group_exit with this wait status, all threads woken
+ * (stopped ones too). The threads end when they are next on their way to the program. */
+void signal_zap_process(struct process *p, int status);
+/* Ends one thread only (exec in a sibling): it runs task_exit(0) on its way out. */
+void signal_zap_task(struct task *t);
+/* task_exit() calls this before t leaves proc->threads: hands shared signals that were meant
+ * for t to its siblings, completes a group stop that waited for t, drops t's own queue. */
+void signal_task_exiting(struct task *t);
+/* No member has a parent outside the group but in its session; `ignoring` (may be NULL) is
+ * about to exit and does not count. */
+bool signal_pgrp_orphaned(int pgid, int sid, const struct process *ignoring);
+/* Takes the next pending signal of current that is in ~mask (signalfd, sigtimedwait); 0 if
+ * there is none. */
+int signal_dequeue(uint64_t mask, struct ksiginfo *ret);
+/* Woken with KPOLLIN whenever any signal becomes pending: signalfd. */
+extern struct waitq signalfd_waitq;
 
 /* From return_to_user_work, while sig_check: may not return (fatal signal). */
 void signal_deliver(struct trapframe *tf);
@@ -142,6 +158,9 @@ void signal_restore_temp_mask(bool interrupted);
 /* arch/sigframe.c: builds the rt_sigframe and points tf at the handler; -EFAULT. */
 int sigframe_build(struct trapframe *tf, const struct ksigaction *sa, const struct ksiginfo *si,
 		   uint64_t old_mask);
+/* Shared with sigsys.c: sets current's alternative stack as sigaltstack(2) does. */
+int signal_set_altstack(uint64_t ss_sp, uint32_t ss_flags, uint64_t ss_size, uint64_t user_sp);
+bool signal_on_altstack(const struct task *t, uint64_t user_sp);
 long sigframe_restore(struct trapframe *tf);	/* rt_sigreturn; returns rax */
 size_t sigframe_min_size(void);			/* AT_MINSIGSTKSZ */
 void siginfo_to_user(const struct ksiginfo *si, uint8_t out[128]);

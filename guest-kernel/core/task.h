@@ -84,7 +84,12 @@ struct task {
 	struct sigpending pending;
 	uint64_t altstack_sp, altstack_size;
 	uint32_t altstack_flags;
-	bool sig_check;			/* something may be deliverable */
+	bool sig_check;			/* something may be deliverable; a new thread starts
+					 * with true, so that it joins a group stop */
+	bool must_exit;			/* signal_zap_task */
+	uint64_t sig_real_blocked;	/* mask proper while rt_sigtimedwait lowers sig_mask */
+	uint64_t trap_nr, trap_err, trap_cr2;	/* last fault, for the signal frame: set by the
+						 * fault entry before signal_force */
 	long restart_arg[6];		/* restart_syscall */
 	long (*restart_fn)(struct task *t);
 
@@ -146,6 +151,7 @@ struct process {
 	int exit_signal;		/* to the parent: SIGCHLD, or clone's, or 0 */
 	/* job control */
 	bool stopped, stop_reported, continued;
+	bool stopping;			/* group stop under way: some threads still run */
 	int stop_sig;
 	struct waitq wait_child;	/* woken when a child changes state */
 	struct waitq wait_exit;		/* pidfd poll: woken when this process exits */
@@ -159,6 +165,9 @@ struct process {
 	uint64_t itimer_real_interval;
 	uint64_t itimer_virt, itimer_virt_interval, itimer_prof, itimer_prof_interval;
 	void *posix_timers;
+	int posix_timer_next;		/* id to try next */
+	unsigned cpu_timers;		/* armed posix timers on CPU clocks of this process */
+	unsigned sigqueued;		/* entries queued: RLIMIT_SIGPENDING */
 	int oom_score_adj;
 	uint64_t cnvcsw, cnivcsw;	/* of reaped children */
 	bool reaped;			/* waited for: its pid may be somebody else's by now */

@@ -21,12 +21,36 @@ struct ktimer {
 	uint64_t deadline;		/* monotonic ns */
 	void (*fn)(struct ktimer *t);	/* runs from timers_run(), may not sleep, may re-arm */
 	bool armed;
+	bool realtime;			/* armed by ktimer_set_realtime */
+	uint64_t real_deadline;
+	uint64_t seq;			/* equal deadlines run in the order of arming */
 };
 void ktimer_init(struct ktimer *t, void (*fn)(struct ktimer *t));
 void ktimer_set(struct ktimer *t, uint64_t deadline_ns);	/* re-arms if armed */
+/* The deadline is a realtime clock's; it follows when the clock jumps (restored VM). */
+void ktimer_set_realtime(struct ktimer *t, uint64_t real_ns);
 void ktimer_cancel(struct ktimer *t);
 void timers_run(void);			/* all that are due */
 uint64_t timers_next(void);		/* earliest deadline, ~0 if none */
+
+/* The clock page: boot code sets it before the first reading. */
+struct cm_clock;
+extern struct cm_clock *clock_page;
+/* Woken when the generation changed, that is when the realtime clock may have jumped. */
+struct waitq;
+extern struct waitq clock_jump_wait;
+/* now + ns, never NO_DEADLINE */
+uint64_t deadline_after(uint64_t ns);
+
+/* Interval timers and posix timers (core/timers.c): what task code calls.
+ * A process starts without any (zeroed struct process, then timers_process_init). */
+struct process;
+void timers_process_init(struct process *p);
+void timers_process_exec(struct process *p);	/* posix timers go, interval timers stay */
+void timers_process_exit(struct process *p);	/* all go: when it becomes a zombie */
+/* CPU time that threads of p just spent, already added to the threads' sums. Sends SIGVTALRM,
+ * SIGPROF, SIGXCPU and CPU-clock timers' signals. Called by sched_account(). */
+void itimer_account(struct process *p, uint64_t user_ns, uint64_t sys_ns);
 
 /* ns between a kernel value and user's struct timespec/timeval; -EINVAL, -EFAULT. */
 struct ktimespec {

@@ -267,6 +267,14 @@ long file_read_kernel(struct file *f, void *buf, size_t n, uint64_t pos);
 long file_read(struct file *f, struct uio *u, uint64_t *pos);	/* checks can_read etc. */
 long file_write(struct file *f, struct uio *u, uint64_t *pos);
 unsigned file_poll(struct file *f, struct poll_table *pt);
+/* fs/epoll.c: file_put() calls it at the last reference, before anything is torn down, when
+ * f->epitems is not empty. */
+void epoll_release_file(struct file *f);
+/* fs/anon.c: a file without a place in the tree ("anon_inode:[eventfd]"), KO_RDWR unless
+ * flags say otherwise. ERR_PTR(-ENOMEM) leaves priv with the caller. */
+struct file *anon_file_new(const char *name, const struct file_ops *ops, void *priv,
+			   uint32_t flags);
+long anon_lseek(struct file *f, int64_t off, int whence);	/* as Linux's noop_llseek */
 
 /* ---- descriptor tables: files.c ---- */
 struct files *files_new(void);
