@@ -11,6 +11,7 @@
 #ifndef CORE_TASK_H
 #define CORE_TASK_H
 
+#include <bsd/sys/tree.h>
 #include <sys/queue.h>
 #include "guest-kernel/arch/trapframe.h"
 #include "guest-kernel/core/signal.h"
@@ -21,6 +22,7 @@
 struct dentry;
 struct file;
 struct files;
+struct inode;
 struct mm;
 struct tty;
 
@@ -56,12 +58,12 @@ struct task {
 	uint8_t *xstate;		/* fpu_size() bytes, 64-byte aligned */
 
 	struct process *proc;
-	struct mm *mm;			/* = proc->mm; NULL for kernel threads */
+	struct mm *mm;			/* = proc->mm, a reference of its own */
 	int tid;
 	enum task_state state;
 	bool need_resched;		/* checked on the way out to the program */
 	bool on_runq;
-	TAILQ_ENTRY(task) run_link;	/* run queue */
+	RB_ENTRY(task) run_node;	/* run queue, by vruntime */
 	TAILQ_ENTRY(task) thread_link;	/* proc->threads */
 	TAILQ_ENTRY(task) hash_link;	/* by tid */
 	char comm[16];
@@ -97,13 +99,16 @@ struct task {
 	size_t robust_len;
 	void __user *rseq;
 	uint32_t rseq_len, rseq_sig;
-	struct process *vfork_parent;	/* child side: whom to release at exec or exit */
-	bool vfork_done;		/* parent side */
-	struct waitq vfork_wait;
+	struct task *vfork_waiter;	/* child side: whom to release at exec or exit */
+	struct task *vfork_child;	/* parent side: NULL once released */
 	int exit_code;			/* wait status of this thread */
 	uint32_t pdeath_signal;
 	struct task *joiner;
 	bool is_syscall;		/* trapframe is of a system call (restart logic) */
+	void *xstate_alloc;		/* what kfree takes for xstate */
+	int policy, rt_priority;	/* SCHED_*, as told; SCHED_IDLE changes the weight */
+	bool reset_on_fork;
+	uint64_t timer_slack_ns, default_timer_slack_ns;
 };
 TAILQ_HEAD(task_list, task);
 extern struct task *current;
@@ -119,7 +124,7 @@ struct krlimit {
 #define KRLIM_INFINITY	(~0ULL)
 
 struct process {
-	uint32_t refs;			/* pidfds, /proc files, children's parent pointer ... */
+	uint32_t refs;			/* the table, pidfds, /proc files ... */
 	int pid, pgid, sid;
 	struct process *parent;
 	TAILQ_HEAD(proc_list, process) children;
@@ -129,10 +134,11 @@ struct process {
 	struct task_list threads;
 	unsigned nthreads;		/* living ones */
 	struct task *leader;		/* NULL once dead and others live */
-	struct mm *mm;
+	struct mm *mm;			/* borrowed from its threads; NULL in a zombie, as are
+					 * files and fs */
 	struct files *files;
 	struct fs_context *fs;
-	struct sighand *sighand;
+	struct sighand *sighand;	/* stays until the process is reaped */
 	struct cred *cred;
 	struct sigpending pending;	/* shared */
 	struct tty *ctty;		/* reference held; session leader's */
@@ -163,6 +169,14 @@ struct process {
 	unsigned cpu_timers;		/* armed posix timers on CPU clocks of this process */
 	unsigned sigqueued;		/* entries queued: RLIMIT_SIGPENDING */
 	int oom_score_adj;
+	uint64_t cnvcsw, cnivcsw;	/* of reaped children */
+	bool reaped;			/* waited for: its pid may be somebody else's by now */
+	int creator_tid;		/* the parent's thread that made it: pdeath, __WNOTHREAD */
+	struct task *exec_task;		/* the thread that execs: the others must go */
+	struct inode *exec_inode;	/* program run, counted in inode->exec_count */
+	bool thp_disable, io_flusher;
+	uint32_t membarrier;		/* commands registered */
+	uint64_t cpu_limit_next_ns;	/* RLIMIT_CPU: next SIGXCPU */
 	struct exec_stats {		/* /proc/casemate/report */
 		uint64_t syscalls, faults;
 	} stats;
@@ -178,8 +192,19 @@ void process_put(struct process *p);
 /* Number of tasks is bounded by memory and TASK_MAX. */
 #define TASK_MAX	32768
 #define PID_MAX		32768
-/* PID 1: loads `file` as the program, with args; never returns on success. */
+/* Root and working directory of the boot task; takes a reference. For mounts before PID 1. */
+int init_set_root(struct dentry *root);
+/* PID 1: the boot task loads `file` as its program; never returns on success. */
 int init_start(struct file *file);
+/* Counts of forks, execs, exits and switches, for the report. */
+void task_report(struct strbuf *sb);
+
+/*
+ * How a thread is told to die without its process: SIGKILL in its own pending set, sig_check,
+ * and a wake-up (exec and exit_group do so to the other threads). signal_deliver() then ends
+ * in process_exit_group(), which lets the thread alone die while proc->exec_task is another.
+ */
+void task_zap(struct task *t);
 
 /* Ends the calling thread / whole process. status: as wait(2) gives it. */
 void task_exit(int status) NORETURN;
@@ -204,8 +229,42 @@ void schedule(void);				/* switch to the next runnable task, or idle */
 void sched_yield_now(void);
 void sched_tick(void);				/* from irq_process: slice accounting */
 void sched_account(bool to_user);		/* at entry and exit, for utime/stime */
+/* Arms the hardware timer if the earliest timer or the slice's end is before what it is armed
+ * for; ktimer_set() calls it. Arming is dear on some hosts: it is never armed later. */
+void sched_arm_timer(void);
 unsigned sched_nr_runnable(void);
+uint64_t sched_idle_ns(void);
+uint64_t sched_switches(void);
 void sched_loadavg(uint64_t ret_fixed[3]);	/* 16.16 */
+
+/* CPU time so far, the calling task's running stint included. */
+void task_times(const struct task *t, uint64_t *ret_utime, uint64_t *ret_stime);
+void process_times(const struct process *p, uint64_t *ret_utime, uint64_t *ret_stime);
+
+/* ---- futex.c ---- */
+int futex_wake(uint32_t __user *uaddr, int n);	/* shared key; number woken or -errno */
+void futex_clock_was_set(void);			/* absolute realtime waits look again */
+
+/* ---- pidfd.c ---- */
+/* The process of a pidfd (also one from /proc/PID, were it made), with a reference, or
+ * ERR_PTR(-EBADF). */
+struct process *pidfd_process(int fd, bool *ret_nonblock);
+
+/* ---- sysinfo.c ---- */
+extern char sys_hostname[65], sys_domainname[65];
+#define SYS_RELEASE "6.1.0-casemate"
+#define SYS_VERSION "#1 SMP Casemate"
+
+/*
+ * Hooks of other folders; hooks.c has weak empty ones.
+ *   tty_session_exit: a session leader with a terminal exits: hang up.
+ *   timers_exec, timers_exit: POSIX timers go at exec; those and the interval timers at exit.
+ *   timers_tick: CPU-time timers of current's process, from sched_tick().
+ */
+void tty_session_exit(struct process *p);
+void timers_exec(struct process *p);
+void timers_exit(struct process *p);
+void timers_tick(struct process *p);
 
 /* ---- entry.c ---- */
 void irq_process(void);				/* take noted interrupts: timers, devices */
