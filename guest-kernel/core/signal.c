@@ -223,7 +223,8 @@ static bool action_ignores(struct process *p, int sig)
 
 /* ---- waking ---- */
 
-/* sched_wake() knows sleepers; a stopped thread is made one first. */
+/* sched_wake() knows sleepers; a stopped thread is made one first. t may be current: asleep,
+ * with the scheduler idling on its stack while a timer sends the signal. */
 static void wake_any(struct task *t)
 {
 	if (t->state == TASK_STOPPED)
@@ -243,8 +244,7 @@ void signal_zap_task(struct task *t)
 {
 	t->must_exit = true;
 	t->sig_check = true;
-	if (t != current)
-		wake_any(t);
+	wake_any(t);
 }
 
 void signal_zap_process(struct process *p, int status)
@@ -262,8 +262,7 @@ void signal_zap_process(struct process *p, int status)
 		if (t->state == TASK_DEAD)
 			continue;
 		t->sig_check = true;
-		if (t != current)
-			wake_any(t);
+		wake_any(t);
 	}
 }
 

@@ -15,6 +15,7 @@
 
 #include "abi/clock.h"
 #include "guest-kernel/arch/arch.h"
+#include "guest-kernel/core/task.h"
 #include "guest-kernel/core/wait.h"
 #include "guest-kernel/mm/uaccess.h"
 
@@ -132,6 +133,8 @@ static void insert(struct ktimer *t, uint64_t deadline)
 	t->seq = ++timer_seq;
 	t->armed = true;
 	RB_INSERT(ktimer_tree, &timers, t);
+	if (RB_MIN(ktimer_tree, &timers) == t)
+		sched_arm_timer();
 }
 
 void ktimer_set(struct ktimer *t, uint64_t deadline_ns)

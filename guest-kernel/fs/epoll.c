@@ -8,7 +8,7 @@
  * asks the file again before it reports, and puts level-triggered items back at the tail, so
  * that the items take turns.
  *
- * An item holds no reference to its file: the last file_put() calls epoll_release_file(), so a
+ * An item holds no reference to its file: the last file_put() calls epoll_file_release(), so a
  * closed file leaves by itself, while a dup keeps it. An epoll file may be watched by another:
  * chains are at most EP_MAX_NEST long, have no loops, and the number of ways on which one
  * event can travel upwards is bounded.
@@ -221,7 +221,7 @@ static void item_free(struct epitem *item)
 	kfree(item);
 }
 
-void epoll_release_file(struct file *f)
+void epoll_file_release(struct file *f)
 {
 	struct epitem *item;
 
@@ -284,9 +284,9 @@ static int check_nesting(struct eventpoll *ep, struct file *target)
 {
 	unsigned paths_up = 0, paths_down = 0, up, down;
 
-	up = levels_up(ep, 1, &paths_up);
 	if (!is_epoll(target))
 		return 0;
+	up = levels_up(ep, 1, &paths_up);
 	down = levels_down(target, ep, 1, &paths_down);
 	if (up + down > EP_MAX_NEST)
 		return -ELOOP;
