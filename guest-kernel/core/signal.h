@@ -88,7 +88,9 @@ struct ksiginfo {
 struct sigqueue {
 	TAILQ_ENTRY(sigqueue) link;
 	struct ksiginfo info;
-	void *timer;			/* posix timer owning it, or NULL */
+	void *timer;			/* posix timer owning it, or NULL: then kfree it */
+	bool queued;
+	unsigned *charge;		/* the process's count of queued entries */
 };
 struct sigpending {
 	uint64_t set;

@@ -269,7 +269,7 @@ long file_write(struct file *f, struct uio *u, uint64_t *pos);
 unsigned file_poll(struct file *f, struct poll_table *pt);
 /* fs/epoll.c: file_put() calls it at the last reference, before anything is torn down, when
  * f->epitems is not empty. */
-void epoll_release_file(struct file *f);
+void epoll_file_release(struct file *f);
 /* fs/anon.c: a file without a place in the tree ("anon_inode:[eventfd]"), KO_RDWR unless
  * flags say otherwise. ERR_PTR(-ENOMEM) leaves priv with the caller. */
 struct file *anon_file_new(const char *name, const struct file_ops *ops, void *priv,
