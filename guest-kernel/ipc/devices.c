@@ -4,7 +4,7 @@
  * is a tmpfs that starts with a node for each row, the usual symbolic links and the directories
  * for /dev/pts and /dev/shm.
  */
-#include <asm/mman.h>
+#include <linux/mman.h>
 
 #include "guest-kernel/arch/arch.h"
 #include "guest-kernel/core/signal.h"
