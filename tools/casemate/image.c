@@ -10,7 +10,7 @@
  * files of sources lie in $TMPDIR, /var/tmp without one.
  *
  * The same tree gives the same image, bit for bit: fixed UUID, modification times of the
- * files, the newest of them as the image's own.
+ * files, one second after the newest of them for the image itself.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -149,7 +149,9 @@ static int image_write(struct build *b)
 	size_t n = 5;
 	int error;
 
-	snprintf(epoch, sizeof(epoch), "SOURCE_DATE_EPOCH=%lld", (long long)b->summary.newest);
+	/* mkfs.erofs cuts later times down to this one, so it is that of the image only. */
+	snprintf(epoch, sizeof(epoch), "SOURCE_DATE_EPOCH=%lld",
+		 (long long)b->summary.newest + 1);
 	if (b->summary.all_root)
 		argv[n++] = "--all-root";
 	argv[n++] = b->temporary;
@@ -162,6 +164,10 @@ static int image_write(struct build *b)
 		return error;
 	if (error)
 		return image_fail(error, "cannot run mkfs.erofs: %s", strerror(-error));
+	/* mkfs.erofs 1.5 fails on such names without saying so; later ones do not. */
+	if (!child_succeeded(&result) && b->summary.longest[0])
+		return image_fail(ENAMETOOLONG, "%s: this mkfs.erofs cannot hold names of 255 "
+				  "bytes; shorten it", b->summary.longest);
 	if (!child_succeeded(&result))
 		return image_fail(EIO, "mkfs.erofs failed: %s",
 				  *result.last ? result.last : "it does not say why");

@@ -141,6 +141,8 @@ static int entry_scan(const FTSENT *e, const char *path, struct source_summary *
 		sum->bytes += ((uint64_t)e->fts_statp->st_size + BLOCK - 1) / BLOCK * BLOCK;
 	if (e->fts_statp->st_mtim.tv_sec > sum->newest)
 		sum->newest = e->fts_statp->st_mtim.tv_sec;
+	if (e->fts_namelen >= NAME_MAX)
+		snprintf(sum->longest, sizeof(sum->longest), "%s", path);
 	if (llistxattr(path, NULL, 0) > 0)
 		sum->with_xattrs++;
 	if (sum->entries % 1024 == 0)
