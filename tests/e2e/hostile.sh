@@ -8,13 +8,14 @@ HOSTILE=${HOSTILE:-$here/../../build/tests/hostile}
 MEM=64			# MiB of the guest
 OVERHEAD=24		# MiB the VMM may use beyond it, its own program text included
 SEED=$RANDOM$RANDOM	# printed with a failure
+ATTACK=$((4 + SCALE))	# seconds for one attack, boot included
 
 # Notes in $peak the VMM's largest resident size, kB, while process $1 runs.
 watch_memory() {
 	local v kb
 	peak=0
 	while kill -0 "$1" 2>/dev/null; do
-		for v in $(pgrep -f casemate-vmm); do
+		for v in $(programs); do
 			kb=$(sed -n 's/^VmHWM:[ \t]*\([0-9]*\).*/\1/p' "/proc/$v/status" 2>/dev/null)
 			[ "${kb:-0}" -le $peak ] || peak=$kb
 		done
@@ -22,10 +23,10 @@ watch_memory() {
 	done
 }
 
-# attack NAME: runs it for at most five seconds.
+# attack NAME: runs it for at most $ATTACK seconds.
 attack() {
 	timeout -s KILL $((LIMIT * SCALE)) "$CASEMATE" run "${image[@]}" --mem ${MEM}M \
-		--timeout $((5 * SCALE))s -- \
+		--timeout ${ATTACK}s -- \
 		sh -c 'cat >/tmp/h && chmod +x /tmp/h && exec /tmp/h "$@"' sh "$1" $SEED \
 		<"$HOSTILE" >"$T/out" 2>"$T/err" &
 	watch_memory $!
@@ -96,7 +97,7 @@ test_full_tmpfs() {
 }
 
 test_shell_fork_bomb() {
-	run --mem 64M --timeout $((5 * SCALE))s -- sh -c 'f() { f | f & }; f; sleep 1000'
+	run --mem 64M --timeout ${ATTACK}s -- sh -c 'f() { f | f & }; f; sleep 1000'
 	[ "$status" != 0 ] || fail "status 0"
 	want_clean
 }

@@ -12,6 +12,10 @@ CASEMATE=${CASEMATE:-$here/../../build/casemate}
 SCALE=${CASEMATE_TIME_SCALE:-1}
 IMAGE=${CASEMATE_TEST_IMAGE:-}
 LIMIT=20		# seconds for one run
+if [ ! -x "$CASEMATE" ]; then
+	echo "Bail out! $CASEMATE is not there to be tested"
+	exit 1
+fi
 T=$(mktemp -d "${TMPDIR:-/tmp}/casemate-e2e.XXXXXX")
 trap 'rm -rf "$T"' EXIT
 # Whatever is left behind is found by this: processes carry it in their environment, files
@@ -91,33 +95,29 @@ want_file() {
 		"$(basename "$1") ($(wc -c <"$1") bytes)"
 }
 
-# Pids of this test's casemate processes: those with the tag and one of our programs' names.
-tagged() {
-	local p
-	for p in /proc/[0-9]*; do
-		case $(readlink "$p/exe" 2>/dev/null) in
-		*/casemate | */casemate-vmm | */casemate' (deleted)')
-			if tr '\0' '\n' <"$p/environ" 2>/dev/null |
-			   grep -q "$CASEMATE_E2E_TAG"; then
-				echo "${p#/proc/}"
-			elif [ "$(ps -o ppid= -p "${p#/proc/}" 2>/dev/null | tr -d ' ')" = $$ ]; then
-				echo "${p#/proc/}"
-			fi ;;
-		esac
-	done
-	return 0
+# Pids of processes that run our programs, whoever started them. One find: this is asked
+# often, and processes are dear in the rehearsal machine.
+programs() {
+	find /proc -maxdepth 2 -path '/proc/[0-9]*/exe' -lname '*/casemate*' 2>/dev/null |
+		sed 's,/proc/\([0-9]*\)/exe,\1,'
 }
 
-# VMM processes of any owner, for hosts where the VMM's environment was emptied: compared
-# before and after.
-vmms() {
-	local p n=0
-	for p in /proc/[0-9]*; do
-		case $(readlink "$p/exe" 2>/dev/null) in
-		*/casemate-vmm*) n=$((n + 1)) ;;
-		esac
+# Those of them that are this test's: they carry the tag, or are children of this shell.
+tagged() {
+	local p
+	for p in $(programs); do
+		if grep -qsF "$CASEMATE_E2E_TAG" "/proc/$p/environ" ||
+		   grep -qs "^PPid:[[:space:]]*$$\$" "/proc/$p/status"; then
+			echo $p
+		fi
 	done
-	echo $n
+}
+
+# The number of VMM processes, of any owner: they may have emptied their environment, so they
+# are counted before and after.
+vmms() {
+	find /proc -maxdepth 2 -path '/proc/[0-9]*/exe' -lname '*/casemate-vmm*' 2>/dev/null |
+		wc -l
 }
 
 # Nothing is left: no process, file or mount. Waits two seconds (scaled) for the first.
