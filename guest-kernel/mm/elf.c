@@ -20,6 +20,7 @@
 #include "guest-kernel/core/time.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/patch.h"
 
 #define PIE_BASE	0x555555554000UL
 #define PHNUM_MAX	512u
@@ -501,6 +502,10 @@ int elf_load(struct mm *mm, struct file *file, const struct exec_args *args,
 	file_get(file);
 	file->inode->exec_count++;
 	mm->exe = file;
+	/* Before anything is mapped: a program is shown its patched pages from the start. */
+	if (e.eh.e_type == ET_DYN || e.high <= PATCH_TABLE_VA ||
+	    e.low >= PATCH_TABLE_VA + PATCH_TABLE_SIZE)
+		patch_map_table(mm);
 	r = elf_map(mm, file, &e, true);
 	if (r != 0)
 		goto out;

@@ -22,6 +22,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/patch.h"
 
 #define ANON_CHUNK_ORDER 4u
 #define ANON_CHUNK	(PAGE_SIZE << ANON_CHUNK_ORDER)
@@ -234,6 +235,32 @@ static uint64_t file_pages(const struct inode *i)
 	return (i->size >> PAGE_SHIFT) + ((i->size & (PAGE_SIZE - 1)) != 0);
 }
 
+/* The frame to show at va for the file's frame pa: programs run patched code (patch.c). */
+static paddr_t patched_frame(const struct vma *v, uintptr_t va, paddr_t pa)
+{
+	if (!v->inode->patched || !v->mm->patchable || (v->flags & MAP_SHARED) ||
+	    (v->prot & (PROT_EXEC | PROT_WRITE)) != PROT_EXEC)
+		return pa;
+	return patch_frame(v->inode, vma_index(v, va), pa);
+}
+
+/* The file's page at va for reading, with a reference. */
+static int file_page(const struct vma *v, uintptr_t va, paddr_t *ret)
+{
+	paddr_t pa, frame;
+	int r = v->inode->ops->get_page(v->inode, vma_index(v, va), false, &pa);
+
+	if (r != 0)
+		return r;
+	frame = patched_frame(v, va, pa);
+	if (frame != pa) {
+		phys_get(frame);
+		phys_put(pa);
+	}
+	*ret = frame;
+	return 0;
+}
+
 /* Maps image frames read-only in the empty entries of [start, end): a part of one 2 MiB
  * region, already cut at the end of file. Never fails: what is missing faults later. */
 static void fill_runs(struct mm *mm, struct vma *v, uintptr_t start, uintptr_t end)
@@ -255,10 +282,12 @@ static void fill_runs(struct mm *mm, struct vma *v, uintptr_t start, uintptr_t e
 		}
 		n = MIN(n, (end - start) >> PAGE_SHIFT);
 		for (uint64_t i = 0; i < n; i++, pte++, pa += PAGE_SIZE) {
+			paddr_t frame = patched_frame(v, start + (i << PAGE_SHIFT), pa);
+
 			if (*pte != 0)
 				continue;
-			phys_get(pa);
-			pte_set(mm, pte, pte_make(pa, v->prot, false, 0));
+			phys_get(frame);
+			pte_set(mm, pte, pte_make(frame, v->prot, false, 0));
 		}
 		start += n << PAGE_SHIFT;
 	}
@@ -314,8 +343,7 @@ static void fault_around(struct fault *f)
 			return;
 		if (*pte != 0)
 			continue;
-		if (f->v->inode->ops->get_page(f->v->inode, vma_index(f->v, start), false,
-					       &pa) != 0)
+		if (file_page(f->v, start, &pa) != 0)
 			return;
 		pte = pt_alloc(f->mm, start);
 		if (pte == NULL || *pte != 0) {
@@ -364,7 +392,10 @@ static int fault_file(struct fault *f)
 
 	if (inode->ops->get_page == NULL)
 		return -EFAULT;
-	r = inode->ops->get_page(inode, vma_index(f->v, f->va), shared && f->write, &pa);
+	if (shared && f->write)
+		r = inode->ops->get_page(inode, vma_index(f->v, f->va), true, &pa);
+	else
+		r = file_page(f->v, f->va, &pa);
 	if (r != 0)
 		return r;
 	if (copy) {
@@ -576,12 +607,31 @@ int mm_populate(struct mm *mm, uintptr_t start, uintptr_t end, bool write_all)
 	return 0;
 }
 
+void mm_remap_frame(struct mm *mm, uintptr_t va, paddr_t from, paddr_t to)
+{
+	bool huge;
+	pte_t *pte = pt_leaf(mm, va, &huge);
+	pte_t e;
+	struct tlb t;
+
+	if (pte == NULL || huge || !(*pte & PTE_P) || (*pte & PTE_ADDR) != from)
+		return;
+	e = (*pte & ~PTE_ADDR) | to;
+	tlb_init(&t, mm);
+	tlb_page(&t, va);
+	phys_get(to);
+	pte_drop(mm, pte);
+	pte_set(mm, pte, e);
+	tlb_finish(&t);
+}
+
 /* ---- pages that an inode takes back ---- */
 
 void mm_zap_inode(struct inode *inode, uint64_t first, uint64_t last, bool even_private)
 {
 	struct vma *v;
 
+	patch_forget(inode, first, last);
 	TAILQ_FOREACH(v, &inode->mappings, file_link) {
 		uint64_t n = (v->end - v->start) >> PAGE_SHIFT;
 		uint64_t from = MAX(first, v->pgoff), to;

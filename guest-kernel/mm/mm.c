@@ -15,6 +15,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/patch.h"
 
 #define FORK_HOT_MAX	64u	/* pages copied ahead in one fork */
 /* Below the stack's largest size and its gap; see mmap_top_for(). */
@@ -53,6 +54,7 @@ void mm_put(struct mm *mm)
 	ASSERT(mm->refs != 0);
 	if (--mm->refs != 0)
 		return;
+	patch_release(mm);
 	tlb_init(&t, mm);
 	pt_zap(mm, 0, CM_USER_TOP, &t, true);
 	pt_free_tables(mm, 0, CM_USER_TOP, 0, CM_USER_TOP, &t);
@@ -152,6 +154,7 @@ static void fork_fields(struct mm *to, const struct mm *from)
 	to->env_start = from->env_start;
 	to->env_end = from->env_end;
 	to->vdso = from->vdso;
+	to->patchable = from->patchable;
 	memcpy(to->auxv, from->auxv, sizeof(to->auxv));
 	to->exe = from->exe;
 	if (to->exe != NULL) {

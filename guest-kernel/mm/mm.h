@@ -67,6 +67,10 @@ struct mm {
 	uint32_t lock_future;		/* mlockall(MCL_FUTURE): VMA_LOCKED or 0 */
 	uintptr_t search_top;		/* free areas above are at most search_hole bytes */
 	size_t search_hole;
+	/* patch.c: system-call sites */
+	bool patchable;			/* the table of pointers is mapped */
+	uint64_t *patch_returns;	/* return address by site number, 0 unknown */
+	uint64_t patch_count;
 };
 #define MM_MAX_VMAS	65530u
 
@@ -105,6 +109,9 @@ size_t mm_prepare(struct mm *mm, uintptr_t addr, size_t len, bool write);
 /* Called by the file layer: pages [first, last) of the inode changed frames or are gone.
  * even_private: private copies go too (truncate), else only entries that show the inode's. */
 void mm_zap_inode(struct inode *inode, uint64_t first, uint64_t last, bool even_private);
+
+/* The present entry at va, if it shows frame `from`, shows `to` from now on. */
+void mm_remap_frame(struct mm *mm, uintptr_t va, paddr_t from, paddr_t to);
 
 /* Reading another process's memory (/proc/PID/cmdline, environ, process_vm_readv): bytes read. */
 size_t mm_peek(struct mm *mm, uintptr_t addr, void *buf, size_t len);

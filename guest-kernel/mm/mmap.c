@@ -15,6 +15,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/patch.h"
 
 #define PROT_ALL	(PROT_READ | PROT_WRITE | PROT_EXEC)
 #define SEAL_WRITE	(0x8u | 0x10u)	/* F_SEAL_WRITE, F_SEAL_FUTURE_WRITE */
@@ -79,6 +80,8 @@ int mm_unmap(struct mm *mm, uintptr_t addr, size_t len)
 	v = mm_find(mm, addr);
 	if (v == NULL || v->start >= end)
 		return 0;
+	if (mm->patchable && addr < PATCH_TABLE_VA + PATCH_TABLE_SIZE && end > PATCH_TABLE_VA)
+		return -EINVAL;		/* patched code jumps through it */
 	r = vma_isolate(mm, addr, end);
 	if (r != 0)
 		return r;

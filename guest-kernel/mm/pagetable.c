@@ -18,6 +18,7 @@
 #include "guest-kernel/arch/arch.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/patch.h"
 
 #define POOL_ORDER	3u
 #define DEAD_ROOTS	4u
@@ -59,6 +60,7 @@ void mm_activate(struct mm *mm)
 	if (loaded_root == mm->pml4)
 		return;
 	loaded_root = mm->pml4;
+	patch_activate(mm);
 	arch_load_cr3(mm->pml4);
 }
 

@@ -15,6 +15,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/patch.h"
 
 static int vma_cmp(struct vma *a, struct vma *b)
 {
@@ -72,6 +73,8 @@ struct vma *vma_dup(const struct vma *v, struct mm *mm)
 
 void vma_free(struct vma *v)
 {
+	if (v->inode != NULL && (v->prot & PROT_EXEC))
+		patch_invalidate(v->mm);
 	if (v->inode != NULL)
 		inode_put(v->inode);
 	if (v->file != NULL)
