@@ -33,9 +33,8 @@
 #define AT_MINSIGSTKSZ	51
 #endif
 
-/* Linked in with the vDSO, page aligned; absent in tests and before it exists. */
-extern const uint8_t vdso_start[] __attribute__((weak));
-extern const uint8_t vdso_end[] __attribute__((weak));
+/* Linked in with the vDSO, page aligned; host/shim.c has an empty one. */
+extern const uint8_t vdso_start[], vdso_end[];
 
 struct elf {
 	Elf64_Ehdr eh;
