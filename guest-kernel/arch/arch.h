@@ -56,6 +56,7 @@ uint64_t arch_get_gsbase(void);
 
 /* ---- time ---- */
 uint64_t arch_tsc(void);
+uint64_t arch_tsc_khz(void);
 /* One-shot interrupt at the monotonic time given (ns); ~0 for none. */
 void arch_timer_set(uint64_t deadline_ns);
 

@@ -9,6 +9,7 @@
 #include "guest-kernel/drv/drv.h"
 
 struct machine machine;
+const char *kernel_cmdline = machine.bootargs;
 
 static uint64_t be64(const void *p)
 {
@@ -142,4 +143,9 @@ bool machine_bootarg(const char *word)
 		p += n;
 	}
 	return false;
+}
+
+uint64_t arch_tsc_khz(void)
+{
+	return machine.tsc_hz / 1000;
 }
