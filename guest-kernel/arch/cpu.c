@@ -18,6 +18,7 @@ extern uint64_t cpu_kframe;
 void nucleus_call(uint64_t arg, unsigned op);
 void context_switch(uint64_t *from_sp, uint64_t to_sp);
 void context_first(void);
+void exit_restart(void) NORETURN;
 
 static paddr_t loaded_pml4 = CM_BOOT_PT_GPA;
 
@@ -202,9 +203,10 @@ void arch_switch(struct task *from, struct task *to)
 	context_switch(&from->ksp, to->ksp);
 }
 
-void cpu_set_current(struct task *t)
+void arch_return_to_user(void)
 {
-	cpu_kframe = (uint64_t)task_frame(t);
+	cpu_kframe = (uint64_t)task_frame(current);
+	exit_restart();
 }
 
 /* ---- time ---- */

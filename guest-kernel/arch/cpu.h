@@ -16,6 +16,5 @@ extern struct cpu_stats cpu_stats;
 
 void cpu_fpu_init(void);
 void cpu_apic_init(uint64_t hz);
-void cpu_set_current(struct task *t);	/* the boot task's first frame */
 
 #endif

@@ -154,15 +154,11 @@ exit_critical_start:
 	iretq
 exit_critical_end:
 
+/* Also entered by arch_return_to_user(). */
 exit_restart:
 	movq	cpu_kframe(%rip), %rsp
 	pushq	$0x202				/* the program's DF, AC, NT may be live */
 	popfq
-	jmp	exit_to_user
-
-	.globl	arch_return_to_user
-arch_return_to_user:
-	movq	cpu_kframe(%rip), %rsp
 	jmp	exit_to_user
 
 /*

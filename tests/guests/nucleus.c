@@ -20,7 +20,7 @@ void return_to_user_work(struct trapframe *tf);
 void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t cr2);
 void trap_kernel(const uint64_t *frame, uint64_t cr2, uint64_t rbp);
 void nucleus_call(uint64_t arg, unsigned op);
-void arch_return_to_user(void);
+void exit_restart(void);
 void lstar(void);
 
 extern volatile uint32_t irq_pending;
@@ -181,5 +181,5 @@ void kernel_main(uint64_t fdt)
 	tf->ss = CM_SEL_USS;
 	tf->rflags = 0x202;
 	tf->rsp = DATA_VA + 4096 - 256;
-	arch_return_to_user();
+	exit_restart();
 }
