@@ -6,13 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/casemate/image.h"
+
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const char *help;
 } verbs[] = {
 	{ "run", cmd_run, "run a command in a VM of its own" },
-	/* { "image", cmd_image, "build a root image" }, */
+	{ "image", cmd_image, "build a root image" },
 };
 
 int casemate_fail(const char *format, ...)
