@@ -732,7 +732,7 @@ static void test_noise(void)
 	size_t i;
 	int round, status;
 
-	for (round = 0; round < 100; round++) {
+	for (round = 0; round < 40; round++) {
 		peer_start(&p, initd_path, round & 1);
 		for (i = 0; i < sizeof(bytes); i++)
 			bytes[i] = (uint8_t)(rand_r(&seed) >> 8);
