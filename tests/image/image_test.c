@@ -58,7 +58,7 @@ static void build_check_refused(const char *arguments, const char *text)
 {
 	int status = sh("%s build -o out.erofs %s", tool, arguments);
 
-	CU_ASSERT_EQUAL(status, 1);
+	CU_ASSERT_EQUAL(status, 125);
 	if (!strstr(output, text) || strncmp(output, "casemate: image build: ", 23) ||
 	    strchr(output, '\n') != output + strlen(output) - 1) {
 		printf("\n    got: %s    not: %s\n", output, text);
@@ -324,7 +324,7 @@ static void test_refusals(void)
 	CU_ASSERT_EQUAL(sh("cd r && n=$(head -c 200 /dev/zero | tr '\\0' n) && "
 			   "for i in $(seq 30); do mkdir $n && cd -P $n; done; true"),
 			0);
-	CU_ASSERT_EQUAL(sh("%s build -o out.erofs --from-dir r", tool), 1);
+	CU_ASSERT_EQUAL(sh("%s build -o out.erofs --from-dir r", tool), 125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "casemate: image build: "));
 	CU_ASSERT_EQUAL(sh("rm -rf r"), 0);
 	CU_ASSERT_EQUAL(sh("ls -A . tmp | grep -e casemate-image -e out.erofs"), 1);
@@ -347,8 +347,8 @@ static void test_usage(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		CU_ASSERT_EQUAL(sh("%s %s", tool, wrong[i]), 2);
-		CU_ASSERT_PTR_NOT_NULL(strstr(output, "usage: casemate image build"));
+		CU_ASSERT_EQUAL(sh("%s %s", tool, wrong[i]), 125);
+		CU_ASSERT_PTR_NOT_NULL(strstr(output, "casemate: image: "));
 	}
 	CU_ASSERT_EQUAL(sh("%s build --help", tool), 0);
 }
@@ -368,19 +368,19 @@ static void test_as_user(void)
 	CU_ASSERT_EQUAL(sh("unshare -m sh -c 'mount -t tmpfs none r/d/m && "
 			   "%s build -o out.erofs --from-dir r'",
 			   tool),
-			1);
+			125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "/r/d/m: another filesystem is mounted"));
 #define AS_USER                                                                          \
 	"setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all "            \
 	"./user-tool build -o tmp/out.erofs "
-	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 1);
+	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 125);
 	CU_ASSERT_PTR_NOT_NULL(
 		strstr(output, "/r/d/f: cannot be read: Permission denied"));
 	CU_ASSERT_EQUAL(sh("chmod 644 r/d/f && chown 7 r/d/f"), 0);
-	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 1);
+	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "/r/d/f: belongs to user 7"));
 	CU_ASSERT_EQUAL(sh("tar -cf t.tar r"), 0);
-	CU_ASSERT_EQUAL(sh(AS_USER "--from-tar t.tar"), 1);
+	CU_ASSERT_EQUAL(sh(AS_USER "--from-tar t.tar"), 125);
 	CU_ASSERT_PTR_NOT_NULL(
 		strstr(output, "only root can keep the owner of this member"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "r/d/f"));
@@ -420,7 +420,7 @@ static void test_missing_tools(void)
 	CU_ASSERT_EQUAL(sh("mkdir -p empty r && PATH=$PWD/empty %s build -o out.erofs "
 			   "--from-dir r",
 			   tool),
-			1);
+			125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "install the package erofs-utils\n"));
 	CU_ASSERT_EQUAL(sh("rm -rf empty r"), 0);
 	CU_ASSERT_EQUAL(sh("ls -A . tmp | grep -e casemate-image -e out.erofs"), 1);

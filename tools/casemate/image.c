@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "abi/layout.h"
-#include "tools/casemate/image.h"
+#include "tools/casemate/casemate.h"
 #include "tools/casemate/image_child.h"
 #include "tools/casemate/image_erofs.h"
 #include "tools/casemate/image_source.h"
@@ -281,8 +281,8 @@ static int build_run(struct build *b)
 
 static int usage_fail(const char *why)
 {
-	fprintf(stderr, "casemate: image: %s\n%s", why, usage);
-	return 2;
+	fprintf(stderr, "casemate: image: %s; `casemate image --help` says more\n", why);
+	return EXIT_CASEMATE;
 }
 
 static int build_parse(int argc, char **argv, struct build *b)
@@ -330,11 +330,17 @@ static int build_parse(int argc, char **argv, struct build *b)
 	return 0;
 }
 
+/* 0; EXIT_CASEMATE when it failed or was used wrongly (one line was printed on stderr);
+ * 128 + N when signal N stopped it. */
 int cmd_image(int argc, char **argv)
 {
 	static struct build b;
 	int error, status;
 
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		fputs(usage, stdout);
+		return 0;
+	}
 	if (argc < 2 || strcmp(argv[1], "build"))
 		return usage_fail("the only thing to do with images is to build them");
 	b = (struct build){.fd = -1};
@@ -352,5 +358,5 @@ int cmd_image(int argc, char **argv)
 		source_remove_tree(b.work);
 	if (!error)
 		return 0;
-	return child_signal_caught() ? 128 + child_signal_caught() : 1;
+	return child_signal_caught() ? 128 + child_signal_caught() : EXIT_CASEMATE;
 }
