@@ -12,6 +12,7 @@
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/fs_internal.h"
+#include "guest-kernel/ipc/pipe.h"
 #include "guest-kernel/mm/mm.h"
 
 #define SETFL_MASK (KO_APPEND | KO_NONBLOCK | KO_ASYNC | KO_DIRECT | KO_NOATIME)
@@ -145,8 +146,6 @@ static long fcntl_file(struct file *f, unsigned cmd, unsigned long arg)
 		return syscall_partial("fcntl", "F_NOTIFY", -EINVAL);
 	case F_SETPIPE_SZ:
 	case F_GETPIPE_SZ:
-		if (!KS_ISFIFO(f->inode->mode) || pipe_fcntl == NULL)
-			return -EBADF;
 		return pipe_fcntl(f, cmd, arg);
 	case F_ADD_SEALS:
 		return add_seals(f, (unsigned)arg);

@@ -134,9 +134,10 @@ static void uncharge(struct inode *i, uint64_t n)
 	shmem_charge(-(long)n);
 }
 
+/* Mappings show something else from now on; so do patched copies of program text. */
 static void zap(struct inode *i, uint64_t first, uint64_t last, bool even_private)
 {
-	if (!TAILQ_EMPTY(&i->mappings))
+	if (!TAILQ_EMPTY(&i->mappings) || i->patched)
 		mm_zap_inode(i, first, last, even_private);
 }
 
@@ -406,7 +407,10 @@ static long write_pages(struct inode *i, uint64_t at, struct uio *u)
 	}
 	p = data_run(rd, index, want, &run);
 	n = MIN((uint64_t)u->resid, run - off);
-	return (long)uio_get(u, (uint8_t *)(uintptr_t)p + off, n);
+	got = uio_get(u, (uint8_t *)(uintptr_t)p + off, n);
+	if (unlikely(i->patched))
+		zap(i, index, index + (run >> PAGE_SHIFT), false);
+	return (long)got;
 }
 
 static int write_sealed(struct inode *i, uint64_t pos, struct uio *u)

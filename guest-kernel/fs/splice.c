@@ -9,10 +9,10 @@
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/fs_internal.h"
+#include "guest-kernel/ipc/pipe.h"
 #include "guest-kernel/mm/page.h"
 
 #define BOUNCE		(64u << 10)
-#define PIPE_CHUNK	4096u		/* what a pipe takes whole or not at all */
 
 #define SPLICE_F_MOVE	1u
 #define SPLICE_F_NONBLOCK 2u
@@ -22,7 +22,7 @@
 
 static bool is_pipe(const struct file *f)
 {
-	return KS_ISFIFO(f->inode->mode);
+	return pipe_of(f) != NULL;
 }
 
 static bool is_stream(const struct file *f)
@@ -68,7 +68,7 @@ static long write_all(struct file *out, uint8_t *buf, size_t n, uint64_t *pos)
 static long transfer(struct file *in, uint64_t *ipos, struct file *out, uint64_t *opos,
 		     size_t n)
 {
-	size_t size = MIN(n, ipos == NULL || is_pipe(out) ? PIPE_CHUNK : BOUNCE);
+	size_t size = MIN(n, BOUNCE);
 	uint8_t *buf;
 	size_t done = 0;
 	long r = 0;
@@ -100,11 +100,32 @@ static long transfer(struct file *in, uint64_t *ipos, struct file *out, uint64_t
 		done += (size_t)r;
 		if (r < got)
 			break;
-		if (ipos == NULL && (file_poll(in, NULL) & KPOLLIN) == 0)
+		if (ipos == NULL)
 			break;
 	}
 	kfree(buf);
 	return done > 0 ? (long)done : r;
+}
+
+/*
+ * How much may be moved: a pipe gives what it holds and takes what it has room for, after one
+ * wait. Going on until n would wait for a reader who may be the caller. 0 at the end of in.
+ */
+static long pipe_limits(struct file *in, struct file *out, size_t n, bool nonblock)
+{
+	int r = 0;
+
+	if (is_pipe(in)) {
+		r = pipe_wait_readable(in, nonblock || (in->flags & KO_NONBLOCK) != 0);
+		n = r == 0 ? MIN(n, pipe_readable_bytes(pipe_of(in))) : 0;
+	}
+	if (r == 0 && n != 0 && is_pipe(out)) {
+		r = pipe_wait_writable(out, nonblock || (out->flags & KO_NONBLOCK) != 0);
+		/* No reader: the write will say so. */
+		if (r == 0 && pipe_has_readers(pipe_of(out)))
+			n = MIN(n, pipe_writable_bytes(pipe_of(out)));
+	}
+	return r != 0 ? r : (long)n;
 }
 
 /* ---- sendfile ---- */
@@ -123,7 +144,9 @@ static long do_sendfile(struct file *out, struct file *in, uint64_t *ipos, size_
 		return -EINVAL;
 	if ((int64_t)*ipos < 0)
 		return -EINVAL;
-	r = transfer(in, ipos, out, ostream ? NULL : &opos, MIN(n, MAX_RW_COUNT));
+	r = pipe_limits(in, out, MIN(n, MAX_RW_COUNT), false);
+	if (r > 0)
+		r = transfer(in, ipos, out, ostream ? NULL : &opos, (size_t)r);
 	if (r > 0 && !ostream)
 		out->pos = opos;
 	return r;
@@ -163,11 +186,6 @@ out:
 }
 
 /* ---- splice, tee ---- */
-
-static bool would_block(struct file *f, unsigned events, bool nonblock)
-{
-	return nonblock && (file_poll(f, NULL) & (events | KPOLLERR | KPOLLHUP)) == 0;
-}
 
 /* Position to use: the caller's, the file's own, or NULL for a stream. -errno. */
 static int splice_pos(struct file *f, int64_t __user *uoff, uint64_t *pos, uint64_t **ret)
@@ -210,7 +228,6 @@ static long do_splice(struct file *in, int64_t __user *uin, struct file *out,
 {
 	bool nonblock = (flags & SPLICE_F_NONBLOCK) != 0;
 	uint64_t ipos, opos, *ip, *op;
-	uint32_t in_flags = in->flags, out_flags = out->flags;
 	long r;
 
 	if (!in->can_read || !out->can_write)
@@ -228,17 +245,14 @@ static long do_splice(struct file *in, int64_t __user *uin, struct file *out,
 		r = splice_pos(out, uout, &opos, &op);
 	if (r != 0)
 		return r;
-	/* A pipe that does not block, or must not, is asked before anything is taken. */
-	if (would_block(in, KPOLLIN, nonblock || (in_flags & KO_NONBLOCK) != 0) ||
-	    would_block(out, KPOLLOUT, nonblock || (out_flags & KO_NONBLOCK) != 0))
-		return -EAGAIN;
-	if (nonblock && is_pipe(in))
-		in->flags |= KO_NONBLOCK;
-	if (nonblock && is_pipe(out))
-		out->flags |= KO_NONBLOCK;
-	r = transfer(in, ip, out, op, MIN(n, MAX_RW_COUNT));
-	in->flags = (in->flags & ~KO_NONBLOCK) | (in_flags & KO_NONBLOCK);
-	out->flags = (out->flags & ~KO_NONBLOCK) | (out_flags & KO_NONBLOCK);
+	if (is_pipe(in) && is_pipe(out))
+		return pipe_move(in, out, MIN(n, MAX_RW_COUNT), flags);
+	r = pipe_limits(in, out, MIN(n, MAX_RW_COUNT), nonblock);
+	if (r > 0 && ip == NULL && (out->flags & KO_NONBLOCK) != 0 &&
+	    (file_poll(out, NULL) & (KPOLLOUT | KPOLLERR | KPOLLHUP)) == 0)
+		return -EAGAIN;	/* before anything is taken out of the pipe */
+	if (r > 0)
+		r = transfer(in, ip, out, op, (size_t)r);
 	if (r > 0 && (splice_store(in, uin, ip) != 0 || splice_store(out, uout, op) != 0))
 		r = -EFAULT;
 	return r;
@@ -278,8 +292,6 @@ SYSCALL(tee, int in_fd, int out_fd, size_t n, unsigned flags)
 		r = -EBADF;
 	else if (!is_pipe(in) || !is_pipe(out) || in->inode == out->inode)
 		r = -EINVAL;
-	else if (pipe_tee == NULL)
-		r = syscall_partial("tee", "pipes cannot be peeked", -EINVAL);
 	else
 		r = pipe_tee(in, out, n, flags);
 	file_put(in);

@@ -300,9 +300,6 @@ SYSCALL(memfd_create, const char __user *uname, unsigned flags)
 	i->flags |= INODE_MEMFD;
 	i->seals = (flags & MFD_ALLOW_SEALING) != 0 ? 0 : F_SEAL_SEAL;
 	f = file_new(d, &rfile_fops, KO_RDWR);
-	if (f == NULL)
-		return -ENOMEM;
-	i->writers++;
-	f->counted_writer = true;
-	return fd_install(f, 0, (flags & MFD_CLOEXEC) != 0);
+	/* Not counted as a writer, as in Linux: a program may run what it just wrote. */
+	return f != NULL ? fd_install(f, 0, (flags & MFD_CLOEXEC) != 0) : -ENOMEM;
 }
