@@ -274,17 +274,27 @@ void sched_account(bool to_user)
 	account.stamp = tsc;
 }
 
+/* total * part / whole to 31 bits of precision, without a 128-bit division. */
+static uint64_t share(uint64_t total, uint64_t part, uint64_t whole)
+{
+	unsigned shift = 0;
+
+	for (; whole >> 31 != 0; whole >>= 1)
+		part >>= 1;
+	for (; total >> 31 != 0; total >>= 1)
+		shift++;
+	return whole != 0 ? (total * part / whole) << shift : 0;
+}
+
 /* Turns the cycles counted since the last flush into current's nanoseconds. */
 void sched_account_flush(void)
 {
-	uint64_t now = clock_monotonic_ns(), total, user = 0, cycles;
+	uint64_t now = clock_monotonic_ns(), total, user;
 
 	/* Outside a system call (an interrupt, a fault) it was the program that ran. */
 	sched_account(current->is_syscall);
 	total = now > account.since ? now - account.since : 0;
-	cycles = account.user + account.kernel;
-	if (cycles != 0)
-		user = (uint64_t)((unsigned __int128)total * account.user / cycles);
+	user = share(total, account.user, account.user + account.kernel);
 	account.user = account.kernel = 0;
 	account.since = now;
 	current->utime_ns += user;
