@@ -11,7 +11,10 @@
 #include "guest-kernel/arch/trapframe.h"
 #include "guest-kernel/lib/kernel.h"
 
+struct mm;
 struct task;
+
+void arch_cpuid(uint32_t leaf, uint32_t sub, uint32_t ret[4]);	/* eax ebx ecx edx */
 
 /* ---- nucleus ---- */
 void arch_load_cr3(paddr_t pml4);	/* switches and flushes the address space */
@@ -53,6 +56,7 @@ uint64_t arch_get_gsbase(void);
 
 /* ---- time ---- */
 uint64_t arch_tsc(void);
+uint64_t arch_tsc_khz(void);
 /* One-shot interrupt at the monotonic time given (ns); ~0 for none. */
 void arch_timer_set(uint64_t deadline_ns);
 

@@ -8,15 +8,3 @@
 __attribute__((weak)) void tty_session_exit(struct process *p)
 {
 }
-
-__attribute__((weak)) void timers_exec(struct process *p)
-{
-}
-
-__attribute__((weak)) void timers_exit(struct process *p)
-{
-}
-
-__attribute__((weak)) void timers_tick(struct process *p)
-{
-}

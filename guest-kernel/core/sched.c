@@ -43,8 +43,7 @@ static int run_cmp(struct task *a, struct task *b)
 	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
-RB_PROTOTYPE_STATIC(run_tree, task, run_node, run_cmp)
-RB_GENERATE_STATIC(run_tree, task, run_node, run_cmp)
+RB_GENERATE_INTERNAL(run_tree, task, run_node, run_cmp, static __attribute__((unused)))
 
 static struct run_tree runq;
 static unsigned nqueued;
@@ -162,34 +161,11 @@ static void dequeue(struct task *t)
 	nqueued--;
 }
 
-/* Nanoseconds until current's RLIMIT_CPU wants attention; ~0 if none. */
-static uint64_t cpu_limit_left(void)
+/* Does current's CPU time have to be watched, though nobody else wants the processor? */
+static bool cpu_time_watched(const struct process *p)
 {
-	struct process *p = current->proc;
-	uint64_t limit = p->rlim[RLIM_CPU].cur, u, s, ns;
-
-	if (likely(limit == KRLIM_INFINITY) || limit > ~0ULL / NSEC_PER_SEC)
-		return NO_DEADLINE;
-	ns = MAX(limit * NSEC_PER_SEC, p->cpu_limit_next_ns);
-	process_times(p, &u, &s);
-	return u + s < ns ? ns - (u + s) : 0;
-}
-
-static void cpu_limit_check(void)
-{
-	struct process *p = current->proc;
-	uint64_t max = p->rlim[RLIM_CPU].max, u, s;
-
-	if (cpu_limit_left() != 0)
-		return;
-	process_times(p, &u, &s);
-	if (max != KRLIM_INFINITY && (u + s) / NSEC_PER_SEC >= max) {
-		signal_send_process(p, KSIGKILL, NULL);
-		p->cpu_limit_next_ns = ~0ULL >> 1;
-		return;
-	}
-	signal_send_process(p, KSIGXCPU, NULL);
-	p->cpu_limit_next_ns = u + s + NSEC_PER_SEC;
+	return p->rlim[RLIM_CPU].cur != KRLIM_INFINITY || p->itimer_virt != 0 ||
+	       p->itimer_prof != 0 || p->cpu_timers != 0;
 }
 
 void sched_arm_timer(void)
@@ -199,12 +175,9 @@ void sched_arm_timer(void)
 
 	if (!idling && nqueued > 0)
 		want = MIN(want, current->slice_end);
-	if (!idling && unlikely(current->proc->rlim[RLIM_CPU].cur != KRLIM_INFINITY)) {
-		uint64_t left = cpu_limit_left();
-
+	if (!idling && unlikely(cpu_time_watched(current->proc))) {
 		now = clock_monotonic_ns();
-		if (left != NO_DEADLINE)
-			want = MIN(want, now + MAX(left, NSEC_PER_MSEC));
+		want = MIN(want, now + SLICE_NS);
 	}
 	if (want >= armed) {
 		/* What it is armed for may have been taken unseen: then arm anew. */
@@ -306,6 +279,7 @@ void sched_account(bool to_user)
 		current->stime_ns += delta;
 	else
 		current->utime_ns += delta;
+	itimer_account(current->proc, to_user ? 0 : delta, to_user ? delta : 0);
 }
 
 void task_times(const struct task *t, uint64_t *ret_utime, uint64_t *ret_stime)
@@ -337,12 +311,10 @@ void sched_tick(void)
 	if (armed <= now)
 		armed = NO_DEADLINE;
 	if (!idling && current->state == TASK_RUNNABLE) {
+		sched_account(true);
 		update_run(current, now);
 		if (nqueued > 0 && now >= current->slice_end)
 			current->need_resched = true;
-		if (unlikely(current->proc->rlim[RLIM_CPU].cur != KRLIM_INFINITY))
-			cpu_limit_check();
-		timers_tick(current->proc);
 	}
 	sched_arm_timer();
 }
@@ -447,27 +419,40 @@ static void sleep_timer_fn(struct ktimer *k)
 		sched_wake(t);
 }
 
-int sleep_once(uint64_t deadline_ns, bool interruptible)
+static int sleep_timed(uint64_t deadline, bool realtime, bool interruptible)
 {
 	struct task *t = current;
 
 	if (interruptible && signal_pending(t))
 		return -ERESTARTSYS;
-	if (deadline_ns != NO_DEADLINE) {
-		if (clock_monotonic_ns() >= deadline_ns)
+	if (deadline != NO_DEADLINE) {
+		if ((realtime ? clock_realtime_ns() : clock_monotonic_ns()) >= deadline)
 			return -ETIMEDOUT;
 		t->timed_out = false;
 		ktimer_init(&t->sleep_timer, sleep_timer_fn);
-		ktimer_set(&t->sleep_timer, deadline_ns);
+		if (realtime)
+			ktimer_set_realtime(&t->sleep_timer, deadline);
+		else
+			ktimer_set(&t->sleep_timer, deadline);
 	}
 	t->state = interruptible ? TASK_SLEEPING : TASK_UNINTERRUPTIBLE;
 	schedule();
-	if (deadline_ns != NO_DEADLINE) {
+	if (deadline != NO_DEADLINE) {
 		ktimer_cancel(&t->sleep_timer);
 		if (t->timed_out)
 			return -ETIMEDOUT;
 	}
 	return 0;
+}
+
+int sleep_once(uint64_t deadline_ns, bool interruptible)
+{
+	return sleep_timed(deadline_ns, false, interruptible);
+}
+
+int sleep_once_realtime(uint64_t real_ns)
+{
+	return sleep_timed(real_ns, true, true);
 }
 
 int sleep_killable(void)

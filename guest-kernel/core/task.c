@@ -154,6 +154,7 @@ struct task *task_new(struct process *p, int tid)
 	t->start_ns = clock_monotonic_ns();
 	t->timer_slack_ns = t->default_timer_slack_ns = 50 * NSEC_PER_USEC;
 	t->altstack_flags = 2;	/* SS_DISABLE */
+	t->sig_check = true;	/* joins a group stop that is under way */
 	sigpending_init(&t->pending);
 	task_counts.tasks++;
 	return t;
@@ -201,14 +202,6 @@ void task_rehash(struct task *t, int tid)
 	TAILQ_INSERT_TAIL(&task_hash[(unsigned)tid % HASH_SIZE], t, hash_link);
 }
 
-void task_zap(struct task *t)
-{
-	t->pending.set |= SIG_BIT(KSIGKILL);
-	t->sig_check = true;
-	if (t->state == TASK_SLEEPING || t->state == TASK_STOPPED)
-		sched_wake(t);
-}
-
 /* ---- processes ---- */
 
 struct process *process_new(int pid)
@@ -225,6 +218,7 @@ struct process *process_new(int pid)
 	waitq_init(&p->wait_child);
 	waitq_init(&p->wait_exit);
 	p->start_ns = clock_monotonic_ns();
+	timers_process_init(p);
 	p->dumpable = true;
 	p->exit_signal = KSIGCHLD;
 	return p;
@@ -437,7 +431,7 @@ int init_start(struct file *file)
 void task_report(struct strbuf *sb)
 {
 	strbuf_printf(sb, "forks %lu\nvforks %lu\nthreads %lu\nexecs %lu\nexits %lu\n"
-		      "context switches %lu\ntasks %u\nidle ms %lu\n",
+		      "context switches %lu\ntasks %u\nidle ms %llu\n",
 		      task_counts.forks, task_counts.vforks, task_counts.threads,
 		      task_counts.execs, task_counts.exits, sched_switches(),
 		      task_counts.tasks, sched_idle_ns() / NSEC_PER_MSEC);

@@ -176,7 +176,6 @@ struct process {
 	struct inode *exec_inode;	/* program run, counted in inode->exec_count */
 	bool thp_disable, io_flusher;
 	uint32_t membarrier;		/* commands registered */
-	uint64_t cpu_limit_next_ns;	/* RLIMIT_CPU: next SIGXCPU */
 	struct exec_stats {		/* /proc/casemate/report */
 		uint64_t syscalls, faults;
 	} stats;
@@ -198,13 +197,6 @@ int init_set_root(struct dentry *root);
 int init_start(struct file *file);
 /* Counts of forks, execs, exits and switches, for the report. */
 void task_report(struct strbuf *sb);
-
-/*
- * How a thread is told to die without its process: SIGKILL in its own pending set, sig_check,
- * and a wake-up (exec and exit_group do so to the other threads). signal_deliver() then ends
- * in process_exit_group(), which lets the thread alone die while proc->exec_task is another.
- */
-void task_zap(struct task *t);
 
 /* Ends the calling thread / whole process. status: as wait(2) gives it. */
 void task_exit(int status) NORETURN;
@@ -230,7 +222,7 @@ void sched_yield_now(void);
 void sched_tick(void);				/* from irq_process: slice accounting */
 void sched_account(bool to_user);		/* at entry and exit, for utime/stime */
 /* Arms the hardware timer if the earliest timer or the slice's end is before what it is armed
- * for; ktimer_set() calls it. Arming is dear on some hosts: it is never armed later. */
+ * for: ktimer_set() must call it (or arm by itself what is the new earliest). Arming is dear on some hosts: it is never armed later. */
 void sched_arm_timer(void);
 unsigned sched_nr_runnable(void);
 uint64_t sched_idle_ns(void);
@@ -243,7 +235,6 @@ void process_times(const struct process *p, uint64_t *ret_utime, uint64_t *ret_s
 
 /* ---- futex.c ---- */
 int futex_wake(uint32_t __user *uaddr, int n);	/* shared key; number woken or -errno */
-void futex_clock_was_set(void);			/* absolute realtime waits look again */
 
 /* ---- pidfd.c ---- */
 /* The process of a pidfd (also one from /proc/PID, were it made), with a reference, or
@@ -255,16 +246,8 @@ extern char sys_hostname[65], sys_domainname[65];
 #define SYS_RELEASE "6.1.0-casemate"
 #define SYS_VERSION "#1 SMP Casemate"
 
-/*
- * Hooks of other folders; hooks.c has weak empty ones.
- *   tty_session_exit: a session leader with a terminal exits: hang up.
- *   timers_exec, timers_exit: POSIX timers go at exec; those and the interval timers at exit.
- *   timers_tick: CPU-time timers of current's process, from sched_tick().
- */
+/* Hook: a session leader with a terminal exits: hang up. hooks.c has a weak empty one. */
 void tty_session_exit(struct process *p);
-void timers_exec(struct process *p);
-void timers_exit(struct process *p);
-void timers_tick(struct process *p);
 
 /* ---- entry.c ---- */
 void irq_process(void);				/* take noted interrupts: timers, devices */

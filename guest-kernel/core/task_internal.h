@@ -74,6 +74,8 @@ void cred_fixup_uids(struct cred *c, const struct cred *old);
 void sched_task_init(struct task *t, const struct task *parent);
 void sched_set_nice(struct task *t, int nice, int policy);
 void sched_finish_switch(void);		/* first thing in a new task */
+/* sleep_once() until a time of the realtime clock, which may jump. */
+int sleep_once_realtime(uint64_t real_ns);
 /* Sleeps until woken; a signal wakes, but only a fatal one is reported: -ERESTARTSYS. */
 int sleep_killable(void);
 
@@ -82,8 +84,6 @@ int sleep_killable(void);
 void vfork_release(struct task *t);
 /* Robust list, clear_child_tid, vfork: before a task leaves its mm (exit, exec). */
 void task_leave_mm(struct task *t);
-/* Every orphaned, stopped process group that p's leaving (exit, setpgid) makes gets SIGHUP. */
-void pgrp_check_orphaned(struct process *p, struct process *parent);
 void process_notify_parent(struct process *p);
 
 /* ---- futex.c ---- */

@@ -188,6 +188,7 @@ struct inode {
 	struct waitq lock_wait;
 	uint32_t writers;		/* files open for writing: ETXTBSY */
 	uint32_t exec_count;		/* running programs: ETXTBSY */
+	bool patched;			/* some of its pages have patched copies: mm/patch.c */
 	uint32_t seals;			/* memfd */
 	void *pipe;			/* struct pipe of a FIFO */
 	void *sock;			/* bound AF_UNIX socket */

@@ -17,6 +17,11 @@
 
 #include "guest-kernel/arch/arch.h"
 
+/* No vDSO: an empty range. */
+extern const uint8_t vdso_start[], vdso_end[];
+const uint8_t vdso_start[1];
+__asm__(".globl vdso_end\nvdso_end = vdso_start");
+
 uint64_t host_now_ns;	/* a test may set it; 0: the host's clock */
 
 void printk(const char *fmt, ...)

@@ -23,6 +23,9 @@
 #include <string.h>
 #include <linux/errno.h>
 
+/* One link, no other object: addresses are RIP-relative, never through a GOT. */
+#pragma GCC visibility push(hidden)
+
 /* In-kernel only, never seen by a program. Restart codes as in Linux: see core/signal.h. */
 #define ERESTARTSYS	512	/* restart if SA_RESTART, else EINTR */
 #define ERESTARTNOINTR	513	/* restart always */

@@ -83,6 +83,12 @@ size_t strnlen(const char *s, size_t max)
 	return n;
 }
 
+char *strcpy(char *restrict dst, const char *restrict src)
+{
+	memcpy(dst, src, strlen(src) + 1);
+	return dst;
+}
+
 int strcmp(const char *a, const char *b)
 {
 	while (*a != '\0' && *a == *b) {

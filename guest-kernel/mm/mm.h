@@ -39,6 +39,10 @@ struct vma {
 #define VMA_DONTFORK	0x1u
 #define VMA_WIPEONFORK	0x2u
 #define VMA_LOCKED	0x4u
+#define VMA_HUGE	0x8u		/* MADV_HUGEPAGE */
+#define VMA_NOHUGE	0x10u		/* MADV_NOHUGEPAGE */
+#define VMA_FRAMES	0x20u		/* pgoff is a frame number: vDSO */
+#define VMA_DONTDUMP	0x40u
 RB_HEAD(vma_tree, vma);
 
 struct mm {
@@ -56,7 +60,17 @@ struct mm {
 	struct file *exe;		/* reference held */
 	uint64_t auxv[48];		/* for /proc/PID/auxv */
 	uint64_t rss_anon, rss_file, rss_peak, total_pages, locked_pages;
+	uint64_t total_peak;		/* VmPeak */
+	uint64_t data_pages;		/* private, writable, not stack: RLIMIT_DATA */
+	uint64_t stack_pages, exec_pages, table_pages;	/* VmStk, VmExe+VmLib, VmPTE */
 	uint32_t users_vfork;		/* children borrowing it */
+	uint32_t lock_future;		/* mlockall(MCL_FUTURE): VMA_LOCKED or 0 */
+	uintptr_t search_top;		/* free areas above are at most search_hole bytes */
+	size_t search_hole;
+	/* patch.c: system-call sites */
+	bool patchable;			/* the table of pointers is mapped */
+	uint64_t *patch_returns;	/* return address by site number, 0 unknown */
+	uint64_t patch_count;
 };
 #define MM_MAX_VMAS	65530u
 
@@ -64,6 +78,10 @@ struct mm *mm_new(void);		/* empty, kernel slot linked; NULL when out of memory 
 void mm_get(struct mm *mm);
 void mm_put(struct mm *mm);		/* last one unmaps everything */
 struct mm *mm_fork(struct mm *mm);	/* copy on write; NULL when out of memory */
+/* Loads the address space into the processor if another one is. arch_switch() and exec use it
+ * rather than arch_load_cr3(), so that mm/ knows which root table is in use: the root of a dead
+ * mm is not used again while it is loaded. */
+void mm_activate(struct mm *mm);
 
 /* The mmap(2) family, on any mm. Return address or negative errno. */
 long mm_map(struct mm *mm, uintptr_t addr, size_t len, uint32_t prot, uint32_t flags,
@@ -92,8 +110,13 @@ size_t mm_prepare(struct mm *mm, uintptr_t addr, size_t len, bool write);
  * even_private: private copies go too (truncate), else only entries that show the inode's. */
 void mm_zap_inode(struct inode *inode, uint64_t first, uint64_t last, bool even_private);
 
+/* The present entry at va, if it shows frame `from`, shows `to` from now on. */
+void mm_remap_frame(struct mm *mm, uintptr_t va, paddr_t from, paddr_t to);
+
 /* Reading another process's memory (/proc/PID/cmdline, environ, process_vm_readv): bytes read. */
 size_t mm_peek(struct mm *mm, uintptr_t addr, void *buf, size_t len);
+/* The same for writing: only where the program itself could write. */
+size_t mm_poke(struct mm *mm, uintptr_t addr, const void *buf, size_t len);
 
 /* ---- exec: mm/elf.c ---- */
 struct exec_args {		/* strings copied into the kernel, page-bounded */
@@ -113,6 +136,7 @@ int elf_load(struct mm *mm, struct file *file, const struct exec_args *args,
 	     struct exec_image *ret);
 
 void meminfo_show(struct strbuf *sb);	/* /proc/meminfo */
+void smaps_rollup_show(struct mm *mm, struct strbuf *sb);
 void mm_maps_show(struct mm *mm, struct strbuf *sb, bool smaps);
 
 /* Kills the largest task process (never PID 1); false if there is none. */

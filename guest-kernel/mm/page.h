@@ -15,12 +15,19 @@
 #include "guest-kernel/lib/kernel.h"
 
 struct page {
-	uint32_t refs;
-	uint8_t order;
-	uint8_t flags;		/* PAGE_* */
-	uint16_t reserved;
-	uint32_t next, prev;	/* frame numbers, for free lists */
+	uint32_t refs;		/* slab: objects in use */
+	uint8_t order;		/* slab: size class */
+	uint8_t flags;		/* PAGE_*; 0: never handed out (fresh, reserved, not RAM) */
+	uint16_t slab_free;	/* slab: first free object, in units of 16 bytes */
+	uint32_t next, prev;	/* frame numbers, for free and slab lists; 0 ends a list */
 };
+#define PAGE_USED	0x01u	/* allocated: reference counts mean something */
+#define PAGE_FREE	0x02u	/* first page of a block on a free list */
+#define PAGE_ZEROED	0x04u	/* with PAGE_FREE: all of the block is zero */
+#define PAGE_SLAB	0x08u	/* cut into kmalloc objects */
+#define PAGE_KMALLOC	0x10u	/* first page of a large kmalloc */
+#define PAGE_FIXED	0x20u	/* never freed, not counted: the zero page */
+#define PAGE_TABLE	0x40u	/* page table, or in the pool of such */
 
 #define PA_ZERO		0x1u	/* contents zero */
 #define PA_NOWAIT	0x2u	/* fail rather than reclaim or kill */
@@ -37,6 +44,11 @@ struct page *page_alloc(unsigned order, unsigned flags);	/* NULL: out of memory 
 void page_get(struct page *p);
 void page_put(struct page *p);			/* frees at zero */
 void page_split(struct page *p);
+
+/* Where guest-physical 0 is mapped: CM_PHYSMAP_VA, or an arena in host tests. */
+extern uintptr_t kernel_physmap;
+/* One page of zeros, for read-only mappings of holes. Getting and putting it is harmless. */
+paddr_t zero_page_pa(void);
 
 void *phys_to_virt(paddr_t pa);			/* through the physmap: RAM, image, MMIO */
 paddr_t virt_to_phys(const void *va);		/* of a physmap address */

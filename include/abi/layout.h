@@ -50,8 +50,8 @@
 #define CM_PHYSMAP_SIZE		(256UL << 30)
 /* The kernel ELF is linked here and loaded at CM_KERNEL_GPA: va - CM_KERNEL_VA = gpa -
  * CM_KERNEL_GPA. Mapped in 4 KiB pages with the rights of its program headers. */
-#define CM_KERNEL_VA		0x00007fffc0000000UL
-#define CM_KERNEL_MAX		(16UL << 20)	/* memory size of the kernel ELF, at most */
+#define CM_KERNEL_VA		0x00007fffc0000000
+#define CM_KERNEL_MAX		0x1000000	/* memory size of the kernel ELF, at most */
 
 /* Program header flag (in PF_MASKOS): map without the user bit. The nucleus and the
  * descriptor tables carry it. */

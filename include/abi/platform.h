@@ -13,6 +13,9 @@
 #define CM_PLAT_STAGE		0x08	/* enum cm_stage: the VMM notes the time */
 #define CM_PLAT_END		0x0c	/* enum cm_end: the guest is finished, never returns */
 
+#ifdef __ASSEMBLER__
+#define CM_END_DOUBLE_FAULT	4
+#else
 /* Text written to CM_PLAT_SERIAL before CM_END_PANIC is the panic message; lines of the
  * form "bt: 0x<address>" in it are symbolised by the host. */
 enum cm_end {
@@ -30,5 +33,6 @@ enum cm_stage {
 	CM_STAGE_ROOT = 3,	/* root mounted */
 	CM_STAGE_INIT = 4,	/* first instruction of PID 1 is next */
 };
+#endif
 
 #endif

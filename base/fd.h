@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * File descriptors: owned by one variable, closed once. FD_CLEANUP closes a local one at the
+ * end of its scope; fd_take() moves it out.
+ */
+#ifndef CASEMATE_BASE_FD_H
+#define CASEMATE_BASE_FD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Closes fd if it is one, keeps errno. Returns -1, to be assigned to the variable. */
+int fd_close(int fd);
+
+/* Returns *fd and sets it to -1. */
+int fd_take(int *fd);
+
+static inline void fd_close_ptr(int *fd)
+{
+	*fd = fd_close(*fd);
+}
+#define FD_CLEANUP __attribute__((cleanup(fd_close_ptr)))
+
+/* Reads exactly len bytes at offset. Returns 0, -ENODATA where the file ends first, -errno. */
+int fd_pread_exact(int fd, void *data, size_t len, uint64_t offset);
+
+/* Writes all of it, waiting where it must. Returns 0 or -errno. */
+int fd_write_all(int fd, const void *data, size_t len);
+
+/* Opens a regular file for reading and says its size. Returns fd or -errno (-EISDIR, -ENODEV
+ * where it is no regular file). */
+int fd_open_file(const char *path, uint64_t *ret_size);
+
+#endif

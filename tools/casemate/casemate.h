@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command `casemate`: its verbs and what they share. */
+#ifndef CASEMATE_TOOLS_CASEMATE_H
+#define CASEMATE_TOOLS_CASEMATE_H
+
+/* Exit statuses of Casemate itself, as env(1), timeout(1) and shells have them. */
+#define EXIT_TIMEOUT	124
+#define EXIT_CASEMATE	125	/* Casemate failed, with one line on stderr */
+#define EXIT_CANNOT_RUN	126
+#define EXIT_NOT_FOUND	127
+
+/* One line on stderr: "casemate: <text>". Returns EXIT_CASEMATE. */
+int casemate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The verbs. argv[0] is the verb. Each returns the exit status. */
+int cmd_run(int argc, char **argv);
+int cmd_image(int argc, char **argv);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of `casemate run`; see run.h. */
+#include "tools/casemate/run.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+
+#define MEMORY_DEFAULT	(256ull << 20)
+
+static const struct option options_known[] = {
+	{ "image", required_argument, NULL, 'i' },
+	{ "mem", required_argument, NULL, 'm' },
+	{ "timeout", required_argument, NULL, 't' },
+	{ "env", required_argument, NULL, 'e' },
+	{ "workdir", required_argument, NULL, 'w' },
+	{ "kernel", required_argument, NULL, 'k' },
+	{ "initd", required_argument, NULL, 'I' },
+	{ "tty", no_argument, NULL, 'T' },
+	{ "verbose", no_argument, NULL, 'v' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
+struct unit {
+	const char *suffix;
+	uint64_t factor;
+};
+
+static const struct unit memory_units[] = {
+	{ "", 1 }, { "K", 1ull << 10 }, { "M", 1ull << 20 }, { "G", 1ull << 30 }, { NULL, 0 },
+};
+static const struct unit time_units[] = {
+	{ "ms", NS_PER_SEC / 1000 }, { "s", NS_PER_SEC }, { "", NS_PER_SEC },
+	{ "m", 60 * NS_PER_SEC }, { "h", 3600 * NS_PER_SEC }, { NULL, 0 },
+};
+
+/* What every task gets; --env replaces by name. The host's own environment stays here. */
+static const char *const env_default[] = {
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"HOME=/root",
+	"TERM=dumb",
+};
+
+void run_usage(void)
+{
+	puts("usage: casemate run [options] -- COMMAND [ARGUMENT...]\n"
+	     "  --image FILE     root image (EROFS); default: images/default.erofs beside casemate\n"
+	     "  --mem SIZE       guest memory, a multiple of 2M (K, M, G); default 256M\n"
+	     "  --timeout TIME   end the VM after TIME (ms, s, m, h) with status 124\n"
+	     "  --env NAME=VALUE set a variable of the command; may be given again.\n"
+	     "                   PATH, HOME=/root and TERM=dumb are set; nothing of the host's is\n"
+	     "  --workdir DIR    start in DIR of the guest; default /\n"
+	     "  --tty            give the command a terminal; stdin must be one\n"
+	     "  --verbose        show boot stages, guest console and a report on stderr\n"
+	     "  --kernel FILE, --initd FILE   use these instead of those beside casemate\n"
+	     "Status: the command's; 128+N when it died of signal N; 124 timeout; 125 Casemate\n"
+	     "failed; 126 not executable; 127 not found.");
+}
+
+/* A decimal number with one of the suffixes. Returns 0 or -EINVAL. */
+static int parse_units(const char *text, const struct unit *units, uint64_t *ret_value)
+{
+	unsigned long long number;
+	char *end;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || text[0] < '0' || text[0] > '9')
+		return -EINVAL;
+	for (; units->suffix; units++) {
+		if (!strcmp(end, units->suffix))
+			return __builtin_mul_overflow(number, units->factor, ret_value) ?
+				-EINVAL : 0;
+	}
+	return -EINVAL;
+}
+
+static int env_add(struct run_options *o, const char *text, struct err *err)
+{
+	const char *equals = strchr(text, '=');
+	size_t name;
+
+	if (!equals || equals == text)
+		return err_set(err, EINVAL, "--env wants NAME=VALUE, not %s", text);
+	name = (size_t)(equals - text) + 1;
+	for (unsigned int i = 0; i < o->envc; i++) {
+		if (!strncmp(o->env[i], text, name)) {
+			o->env[i] = text;
+			return 0;
+		}
+	}
+	if (o->envc == RUN_ENV_MAX)
+		return err_set(err, EINVAL, "too many --env");
+	o->env[o->envc++] = text;
+	return 0;
+}
+
+static int parse_one(struct run_options *o, int option, char **argv, struct err *err)
+{
+	switch (option) {
+	case 'i':
+		o->image = optarg;
+		return 0;
+	case 'm':
+		if (parse_units(optarg, memory_units, &o->memory) < 0 || o->memory == 0)
+			return err_set(err, EINVAL, "--mem wants a size such as 256M, not %s",
+				       optarg);
+		return 0;
+	case 't':
+		if (parse_units(optarg, time_units, &o->timeout_ns) < 0 || o->timeout_ns == 0)
+			return err_set(err, EINVAL, "--timeout wants a time such as 30s, not %s",
+				       optarg);
+		return 0;
+	case 'e':
+		return env_add(o, optarg, err);
+	case 'w':
+		o->workdir = optarg;
+		return 0;
+	case 'k':
+		o->kernel = optarg;
+		return 0;
+	case 'I':
+		o->initd = optarg;
+		return 0;
+	case 'T':
+		o->tty = true;
+		return env_add(o, "TERM=xterm", err);
+	case 'v':
+		o->verbose = true;
+		return 0;
+	case 'h':
+		o->help = true;
+		return 0;
+	case ':':
+		return err_set(err, EINVAL, "%s wants a value", argv[optind - 1]);
+	default:
+		return err_set(err, EINVAL, "unknown option %s; see casemate run --help",
+			       argv[optind - 1]);
+	}
+}
+
+int run_parse(struct run_options *o, int argc, char **argv, struct err *err)
+{
+	int option, r;
+
+	*o = (struct run_options){ .memory = MEMORY_DEFAULT, .workdir = "" };
+	for (size_t i = 0; i < sizeof(env_default) / sizeof(env_default[0]); i++)
+		env_add(o, env_default[i], err);
+	opterr = 0;
+	/* '+': the task's own options are not ours, also without "--". */
+	while ((option = getopt_long(argc, argv, "+:", options_known, NULL)) >= 0) {
+		r = parse_one(o, option, argv, err);
+		if (r < 0)
+			return r;
+	}
+	o->argv = argv + optind;
+	o->argc = (unsigned int)(argc - optind);
+	if (!o->help && o->argc == 0)
+		return err_set(err, EINVAL, "no command; see casemate run --help");
+	return 0;
+}

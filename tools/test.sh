@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs every test suite, installing and building whatever that takes; the last line is
+# "N passed, N failed, N skipped" for all of them.
+#
+#   tools/test.sh [TEST-NAME...]	all tests, or those named (as meson names them)
+#
+# The suites kvm and e2e need /dev/kvm. Where it is missing they run in the rehearsal machine,
+# with the suite of that name, which always does: one boot for all of them.
+# CASEMATE_REQUIRE_KVM=1 makes their skips failures.
+set -eu
+cd "$(dirname "$(realpath "$0")")/.."
+. tools/lib.sh
+
+tools/deps.sh build image rehearsal test || exit 1
+machine=test-$$
+booting=
+finish() {
+	if [ -n "$booting" ]; then
+		wait "$booting" || true
+		tools/rehearsal stop --name $machine 2>/dev/null || true
+		rm -rf "/tmp/casemate-rehearsal-$(id -u)/$machine"
+	fi
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# The machine boots while the build and the host's tests keep the time from being idle.
+tools/rehearsal start --name $machine --mem 3G </dev/null >/dev/null &
+booting=$!
+build
+build_image
+
+logs=$BUILD/meson-logs
+rm -f "$logs"/host.json "$logs"/kvm.json "$logs"/machine.json
+host=(--suite unit --suite fuzz --suite lint)
+export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
+echo "== On this host: unit, fuzz, lint"
+meson test -C "$BUILD" --no-rebuild --logbase host --print-errorlogs "${host[@]}" "$@" \
+	</dev/null || true
+suites=(rehearsal)
+if why=$(kvm_trouble); then
+	echo "== On this host, with its /dev/kvm: kvm, e2e"
+	meson test -C "$BUILD" --no-rebuild --logbase kvm --print-errorlogs -j 2 \
+		--suite kvm --suite e2e "$@" </dev/null || true
+else
+	echo "== $why: the suites kvm and e2e run in the rehearsal machine"
+	suites=(kvm e2e rehearsal)
+fi
+echo "== In the rehearsal machine (kvm-amd in software emulation): ${suites[*]}"
+if wait "$booting"; then
+	python3 tests/machine.py --build "$BUILD" --machine $machine \
+		--log "$logs/machine.json" --suites "$(IFS=,; echo "${suites[*]}")" "$@" || true
+else
+	python3 tests/machine.py --log "$logs/machine.json" --broken
+fi
+python3 tests/tally.py "$logs"

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The KVM objects of one VM: the device, the VM with a split irqchip (LAPIC in the kernel, no
+ * PIC, PIT or IOAPIC anywhere), its memory slots and its one vCPU. Made by the main thread;
+ * afterwards only kvm_signal_msi() is called from the loop thread and KVM_RUN from the vCPU's.
+ */
+#ifndef CASEMATE_VMM_KVM_H
+#define CASEMATE_VMM_KVM_H
+
+#include <linux/kvm.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "vmm/memory.h"
+
+struct kvm {
+	int dev;
+	int vm;
+	int vcpu;
+	struct map run_map;
+	struct kvm_run *run;	/* the vCPU's shared page, in run_map */
+	uint64_t tsc_khz;
+	uint64_t apic_timer_hz;
+	bool tsc_deadline;
+};
+
+#define KVM_INIT { .dev = -1, .vm = -1, .vcpu = -1, .run_map = MAP_INIT }
+
+/* Opens /dev/kvm and checks what it can do; err says what to do where it cannot. */
+int kvm_open(struct kvm *kvm, struct err *err);
+
+/* VM, irqchip, memory slots, vCPU. memory must outlive it. */
+int kvm_create(struct kvm *kvm, const struct memory *memory, struct err *err);
+void kvm_done(struct kvm *kvm);
+
+/* A 32-bit guest write of `value` to gpa signals the eventfd, without an exit to us. */
+int kvm_add_doorbell(struct kvm *kvm, gpa_t gpa, uint32_t value, int eventfd,
+		     struct err *err);
+
+/* An edge-triggered interrupt to the vCPU's LAPIC. Returns 0 or -errno. */
+int kvm_signal_vector(const struct kvm *kvm, uint8_t vector);
+
+/* Guest TSC and the host clocks at about the same moment. */
+int kvm_read_tsc(const struct kvm *kvm, uint64_t *ret_tsc, struct err *err);
+
+const char *kvm_exit_name(uint32_t reason);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * casemate-vmm: one process, one VM. Started by casemate (or casemated) with a stream socket
+ * on which frames of abi/channel.h are spoken; ends when the VM does or the client goes away.
+ * What keeps a VM from being made is said in the last frame, VM_END, or, where the channel is
+ * not usable, on stderr.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/frame.h"
+#include "base/time.h"
+#include "vmm/jail.h"
+#include "vmm/vm.h"
+
+#define BOOT_TIMEOUT_S	30u
+#define BOOTARGS_MAX	2048u
+
+struct arguments {
+	const char *kernel, *initd, *image;
+	int image_fd, channel_fd;
+	uint64_t memory, boot_timeout;
+	const char *bootargs;
+	bool verbose;
+};
+
+static const struct option options[] = {
+	{ "kernel", required_argument, NULL, 'k' },
+	{ "initd", required_argument, NULL, 'i' },
+	{ "image", required_argument, NULL, 'm' },
+	{ "image-fd", required_argument, NULL, 'M' },
+	{ "mem", required_argument, NULL, 's' },
+	{ "channel-fd", required_argument, NULL, 'c' },
+	{ "boot-timeout", required_argument, NULL, 't' },
+	{ "bootargs", required_argument, NULL, 'b' },
+	{ "verbose", no_argument, NULL, 'v' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static int parse_number(const char *text, uint64_t max, uint64_t *ret_value)
+{
+	char *end;
+	unsigned long long value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || value > max)
+		return -EINVAL;
+	*ret_value = value;
+	return 0;
+}
+
+static int parse_one(struct arguments *a, int option, struct err *err)
+{
+	uint64_t number = 0;
+	int r = 0;
+
+	switch (option) {
+	case 'k':
+		a->kernel = optarg;
+		break;
+	case 'i':
+		a->initd = optarg;
+		break;
+	case 'm':
+		a->image = optarg;
+		break;
+	case 'M':
+		r = parse_number(optarg, 1023, &number);
+		a->image_fd = (int)number;
+		break;
+	case 's':
+		r = parse_number(optarg, UINT64_MAX, &a->memory);
+		break;
+	case 'c':
+		r = parse_number(optarg, 1023, &number);
+		a->channel_fd = (int)number;
+		break;
+	case 't':
+		r = parse_number(optarg, 3600, &a->boot_timeout);
+		break;
+	case 'b':
+		a->bootargs = optarg;
+		r = strlen(optarg) > BOOTARGS_MAX ? -EINVAL : 0;
+		break;
+	case 'v':
+		a->verbose = true;
+		break;
+	default:
+		return err_set(err, EINVAL, "unknown option");
+	}
+	return r < 0 ? err_set(err, r, "bad value: %s", optarg) : 0;
+}
+
+static int parse(struct arguments *a, int argc, char **argv, struct err *err)
+{
+	int option;
+
+	*a = (struct arguments){ .image_fd = -1, .channel_fd = -1, .bootargs = "",
+				 .boot_timeout = BOOT_TIMEOUT_S };
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+		int r = parse_one(a, option, err);
+
+		if (r < 0)
+			return r;
+	}
+	if (optind != argc || !a->kernel || a->memory == 0 || a->channel_fd < 0 ||
+	    (a->image && a->image_fd >= 0))
+		return err_set(err, EINVAL, "usage: casemate-vmm --kernel FILE --mem BYTES "
+			       "--channel-fd N [--initd FILE] [--image FILE | --image-fd N] "
+			       "[--bootargs WORDS] [--boot-timeout SECONDS] [--verbose]");
+	return 0;
+}
+
+static int open_file(const char *path, const char *what, int *ret_fd, uint64_t *ret_size,
+		     struct err *err)
+{
+	int fd;
+
+	if (!path)
+		return 0;
+	fd = fd_open_file(path, ret_size);
+	if (fd < 0)
+		return err_set_errno(err, fd, "cannot open the %s %s", what, path);
+	*ret_fd = fd;
+	return 0;
+}
+
+static int run(const struct arguments *a, uint64_t start_ns, struct err *err)
+{
+	struct vm_options o = {
+		.kernel_fd = -1,
+		.initd_fd = -1,
+		.image_fd = a->image_fd,
+		.channel_fd = a->channel_fd,
+		.memory_size = a->memory,
+		.boot_timeout_ns = a->boot_timeout * NS_PER_SEC,
+		.bootargs = a->bootargs,
+		.verbose = a->verbose,
+		.start_ns = start_ns,
+	};
+	static struct vm vm;
+	uint64_t ignored;
+	int r;
+
+	r = open_file(a->kernel, "kernel", &o.kernel_fd, &o.kernel_size, err);
+	if (r == 0)
+		r = open_file(a->initd, "initd", &o.initd_fd, &o.initd_size, err);
+	if (r == 0)
+		r = open_file(a->image, "image", &o.image_fd, &ignored, err);
+	if (r < 0)
+		return r;
+	r = vm_init(&vm, &o, err);
+	if (r == 0)
+		r = vm_run(&vm, err);
+	/* Whether it failed half way or not, the process ends here and the host takes
+	 * everything back; what a vm_done() would add is time. Tests call it. */
+	return r;
+}
+
+/* The failure as the channel's last frame. Plain send: there is no loop, or it failed. */
+static void report(int channel_fd, const struct err *err)
+{
+	struct {
+		struct cm_frame head;
+		struct cm_vm_end end;
+		char text[ERR_TEXT_MAX];
+	} __attribute__((packed)) frame;
+	size_t len = strlen(err->text);
+
+	memset(&frame, 0, sizeof(frame));
+	frame.head = frame_head(CM_F_VM_END, 0, 0, (uint32_t)(sizeof(frame.end) + len));
+	frame.end = (struct cm_vm_end){ CM_VM_HOST_ERROR, (uint32_t)-err->code };
+	memcpy(frame.text, err->text, len);
+	if (send(channel_fd, &frame, sizeof(frame.head) + frame.head.length, MSG_NOSIGNAL) < 0)
+		fprintf(stderr, "casemate-vmm: %s\n", err->text);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t start_ns = time_monotonic_ns();
+	struct err err = ERR_INIT;
+	struct arguments a;
+	struct stat st;
+
+	if (parse(&a, argc, argv, &err) < 0) {
+		fprintf(stderr, "casemate-vmm: %s\n", err.text);
+		return 125;
+	}
+	if (fstat(a.channel_fd, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+		fprintf(stderr, "casemate-vmm: descriptor %d is no socket\n", a.channel_fd);
+		return 125;
+	}
+	if (jail_begin((const int[]){ a.channel_fd, a.image_fd }, 2, &err) < 0 ||
+	    run(&a, start_ns, &err) < 0) {
+		report(a.channel_fd, &err);
+		return 125;
+	}
+	return 0;
+}

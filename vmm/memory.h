@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Guest memory. A guest-physical address is a type of its own (gpa_t), and memory.c is the
+ * only file that turns one into a pointer, after checking its bounds.
+ *
+ * RAM is one anonymous private mapping (huge pages asked for), cut in two around the hole
+ * below 4 GiB. The root image is a read-only region above RAM: an anonymous reservation with
+ * the file mapped over its beginning, so that the tail of the last 2 MiB reads as zeros.
+ * Only RAM can be had as a pointer: no device reads or writes the image, so a file that is
+ * cut short under us can hurt the guest only.
+ *
+ * Set up by the main thread before the vCPU runs, and constant from then on.
+ */
+#ifndef CASEMATE_VMM_MEMORY_H
+#define CASEMATE_VMM_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/map.h"
+
+typedef struct gpa {
+	uint64_t v;
+} gpa_t;
+
+#define GPA(x) ((gpa_t){ (x) })
+
+#define MEMORY_RAM_MIN		(16ull << 20)	/* smallest guest */
+#define MEMORY_RAM_UNIT		(2ull << 20)	/* guests are a multiple of this */
+
+/* One memory slot of the VM. size 0: not there. */
+struct memory_region {
+	gpa_t gpa;
+	uint64_t size;
+	uint8_t *host;
+	bool read_only;
+};
+
+enum { MEMORY_LOW, MEMORY_HIGH, MEMORY_IMAGE, MEMORY_REGIONS };
+
+struct memory {
+	struct map ram;
+	struct map image;
+	struct memory_region regions[MEMORY_REGIONS];
+	uint64_t image_size;	/* bytes of the file; 0: no image */
+};
+
+/* Whether a guest may have this many bytes: err says why not. Returns 0 or -errno. */
+int memory_check_size(uint64_t size, struct err *err);
+
+/* RAM of `size` bytes, as memory_check_size() allows. Returns 0 or -errno with err set. */
+int memory_init(struct memory *memory, uint64_t size, struct err *err);
+
+/* Maps the file behind fd as the root image. fd is only used during the call. */
+int memory_add_image(struct memory *memory, int fd, struct err *err);
+
+void memory_done(struct memory *memory);
+
+/* Pointer to RAM [gpa, gpa + len), or NULL where any byte of it is no RAM. Valid for the
+ * memory's life. The guest may write there at any time: read each field once. */
+void *memory_ram(const struct memory *memory, gpa_t gpa, uint64_t len);
+
+/* Whether gpa is inside the image's slot. */
+bool memory_is_image(const struct memory *memory, gpa_t gpa);
+
+uint64_t memory_ram_size(const struct memory *memory);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A VM's life; see vm.h. */
+#include "vmm/vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "abi/layout.h"
+#include "base/fd.h"
+#include "base/time.h"
+#include "vmm/boot.h"
+#include "vmm/clock.h"
+#include "vmm/cpu.h"
+#include "vmm/jail.h"
+#include "vmm/symbols.h"
+
+#define GENERATION_FIRST	1u
+#define CONSOLE_DEVICE		0u
+
+void vm_wake(struct vm *vm)
+{
+	uint64_t one = 1;
+
+	/* Cannot fail but when the count is full, and then the loop wakes anyway. */
+	if (write(vm->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void vm_end(struct vm *vm, enum cm_vm_end_reason reason, uint32_t detail,
+	    const char *format, ...)
+{
+	va_list args;
+
+	if (vm->end.set)
+		return;
+	vm->end.set = true;
+	vm->end.reason = reason;
+	vm->end.detail = detail;
+	va_start(args, format);
+	vsnprintf(vm->end.text, sizeof(vm->end.text), format, args);
+	va_end(args);
+	vm_wake(vm);
+}
+
+void vm_log(struct vm *vm, const char *format, ...)
+{
+	char line[256];
+	va_list args;
+
+	if (!vm->options->verbose)
+		return;
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	relay_send(&vm->relay, CM_F_VM_LOG, line, strlen(line));
+}
+
+static void console_interrupt(void *arg)
+{
+	struct vm *vm = arg;
+	int r = kvm_signal_vector(&vm->kvm, CM_VEC_VIRTIO(CONSOLE_DEVICE));
+
+	if (r < 0)
+		vm_end(vm, CM_VM_HOST_ERROR, (uint32_t)-r, "KVM cannot raise an interrupt: %s",
+		       strerror(-r));
+}
+
+static void on_booted(void *arg)
+{
+	struct vm *vm = arg;
+	struct cm_vm_booted booted;
+
+	vm->platform.stage_ns[0] = time_monotonic_ns() - vm->platform.start_ns;
+	memcpy(booted.stage_ns, vm->platform.stage_ns, sizeof(booted.stage_ns));
+	relay_send(&vm->relay, CM_F_VM_BOOTED, &booted, sizeof(booted));
+	loop_cancel(&vm->loop, &vm->boot_timer);
+}
+
+static void on_boot_timeout(struct loop_op *op, int result)
+{
+	struct vm *vm = op->owner;
+
+	if (result == -ETIME && vm->relay.state != RELAY_RUNNING)
+		vm_end(vm, CM_VM_TIMEOUT, 0, "the guest did not come up within %" PRIu64
+		       " s (%s)", vm->options->boot_timeout_ns / NS_PER_SEC,
+		       vm->relay.state == RELAY_WAIT_HELLO ? "no HELLO" : "no RESUMED");
+}
+
+static void on_event(struct loop_op *op, int result)
+{
+	struct vm *vm = op->owner;
+	int fd = vm->wake_fd;
+
+	for (unsigned int i = 0; i < CONSOLE_QUEUES; i++) {
+		if (op == &vm->bells[i])
+			fd = vm->bell_fds[i];
+	}
+	/* What there is to do is found in vm_step(). */
+	if ((result < 0 && result != -EINTR && result != -EAGAIN) ||
+	    loop_read_event(&vm->loop, op, fd) < 0)
+		vm_end(vm, CM_VM_HOST_ERROR, (uint32_t)-result, "the event loop failed");
+}
+
+static void console_pump_step(struct vm *vm)
+{
+	int r = console_pump(&vm->console);
+
+	if (r > 0)
+		vm_wake(vm);
+	else if (r == -EPROTO)
+		vm_end(vm, CM_VM_GUEST_CRASH, 0, "nonsense in a ring of the console: %s",
+		       vm->console.why);
+	else if (r < 0)
+		vm_end(vm, CM_VM_GUEST_PROTOCOL, 0, "bad frame on the channel: %s",
+		       vm->console.why);
+}
+
+/* Console text to the client, as far as there is room. */
+static void console_text_step(struct vm *vm, bool all)
+{
+	struct platform *p = &vm->platform;
+
+	if (!p->flush && !all)
+		return;
+	while (p->console.len > 0) {
+		size_t len;
+		const uint8_t *text = buf_front(&p->console, &len);
+
+		if (relay_send(&vm->relay, CM_F_VM_CONSOLE, text, len) < 0)
+			return;
+		buf_consume(&p->console, len);
+	}
+	p->flush = false;
+	if (p->dropped) {
+		vm_log(vm, "%" PRIu64 " bytes of console text dropped", p->dropped);
+		p->dropped = 0;
+	}
+}
+
+static void step_run(struct vm *vm)
+{
+	console_pump_step(vm);
+	relay_step(&vm->relay);
+	/* What came from the client may go on at once. */
+	if (vm->console.to_guest.len > 0)
+		console_pump_step(vm);
+	console_text_step(vm, false);
+	relay_flush(&vm->relay);
+	if (vm->relay.client_gone)
+		vm_end(vm, CM_VM_CLIENT_GONE, 0, "the client went away%s%s",
+		       vm->relay.why ? ": " : "", vm->relay.why ? vm->relay.why : "");
+}
+
+/* Whether everything the guest had sent before its end is queued for the client. */
+static bool step_drain(struct vm *vm)
+{
+	int r;
+
+	if (vm->end.reason == CM_VM_GUEST_PROTOCOL ||
+	    (vm->end.reason == CM_VM_GUEST_CRASH && vm->end.detail == 0))
+		return true;
+	r = console_pump(&vm->console);
+	if (r > 0) {
+		vm_wake(vm);
+		return false;
+	}
+	return r < 0 || !vm->console.tx_held;
+}
+
+/* Queues the last frame. Returns whether there was room for it. */
+static bool send_end(struct vm *vm)
+{
+	const struct vm_options *o = vm->options;
+	struct {
+		struct cm_vm_end end;
+		char text[VM_TEXT_MAX + 1024];
+	} frame = { .end = { .reason = vm->end.reason, .detail = vm->end.detail } };
+	char name[160];
+	size_t n;
+
+	if (buf_space(&vm->relay.to_client) < sizeof(struct cm_frame) + sizeof(frame))
+		return false;
+	symbols_annotate(o->kernel_fd, o->kernel_size, vm->end.text, frame.text,
+			 sizeof(frame.text));
+	n = strlen(frame.text);
+	if (vm->end.rip) {
+		symbols_name(o->kernel_fd, o->kernel_size, vm->end.rip, name, sizeof(name));
+		snprintf(frame.text + n, sizeof(frame.text) - n, " (rip 0x%" PRIx64 "%s%s)",
+			 vm->end.rip, name[0] ? " " : "", name);
+		n = strlen(frame.text);
+	}
+	relay_send(&vm->relay, CM_F_VM_END, &frame, sizeof(frame.end) + n);
+	return true;
+}
+
+static void log_usage(struct vm *vm)
+{
+	int64_t bytes = vm->smaps_fd < 0 ? -1 : usage_beyond_guest(vm->smaps_fd, &vm->memory);
+
+	if (bytes >= 0)
+		vm_log(vm, "memory beyond guest RAM: %" PRId64 " KiB resident at the peak",
+		       bytes >> 10);
+}
+
+/* Does what is due; called by the loop between batches of events, lock held. */
+static void vm_step(void *arg)
+{
+	struct vm *vm = arg;
+
+	if (vm->phase == VM_RUN) {
+		step_run(vm);
+		if (!vm->end.set)
+			return;
+		vcpu_kick(vm);
+		vm->phase = VM_STOPPING;
+	}
+	if (vm->phase == VM_STOPPING) {
+		if (!atomic_load(&vm->vcpu.exited))
+			return;
+		vm->phase = VM_DRAINING;
+	}
+	if (vm->end.reason == CM_VM_CLIENT_GONE || vm->relay.client_gone) {
+		vm->loop.stop = true;
+		return;
+	}
+	if (vm->phase == VM_DRAINING) {
+		relay_flush(&vm->relay);
+		if (!step_drain(vm))
+			return;
+		console_text_step(vm, true);
+		if (vm->platform.console.len > 0)
+			return;
+		log_usage(vm);
+		if (!send_end(vm))
+			return;
+		vm->phase = VM_FLUSHING;
+	}
+	if (relay_flush(&vm->relay))
+		vm->loop.stop = true;
+}
+
+static int events_init(struct vm *vm, struct err *err)
+{
+	vm->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (vm->wake_fd < 0)
+		return err_set_errno(err, errno, "cannot make an eventfd");
+	vm->wake = (struct loop_op){ .done = on_event, .owner = vm };
+	for (unsigned int i = 0; i < CONSOLE_QUEUES; i++) {
+		int r;
+
+		vm->bell_fds[i] = eventfd(0, EFD_CLOEXEC);
+		if (vm->bell_fds[i] < 0)
+			return err_set_errno(err, errno, "cannot make an eventfd");
+		r = kvm_add_doorbell(&vm->kvm,
+				     GPA(CM_VIRTIO_GPA(CONSOLE_DEVICE) + VIRTIO_MMIO_NOTIFY), i,
+				     vm->bell_fds[i], err);
+		if (r < 0)
+			return r;
+		vm->bells[i] = (struct loop_op){ .done = on_event, .owner = vm };
+	}
+	vm->boot_timer = (struct loop_op){ .done = on_boot_timeout, .owner = vm };
+	return 0;
+}
+
+/* Memory and what lies in it but the clock page. */
+static int guest_load(struct vm *vm, struct err *err)
+{
+	const struct vm_options *o = vm->options;
+	struct boot_info info = { .bootargs = o->bootargs, .virtio_count = 1 };
+	int r;
+
+	r = elf_load(o->kernel_fd, &vm->kernel, &vm->memory, err);
+	if (r == 0 && o->initd_fd >= 0)
+		r = boot_load_initd(&vm->memory, &vm->kernel, o->initd_fd, o->initd_size,
+				    &info, err);
+	if (r == 0)
+		r = boot_page_tables(&vm->memory, &vm->kernel, err);
+	info.apic_timer_hz = vm->kvm.apic_timer_hz;
+	info.tsc_hz = vm->kvm.tsc_khz * 1000;
+	if (r == 0)
+		r = boot_device_tree(&vm->memory, &info, err);
+	return r;
+}
+
+static int devices_init(struct vm *vm, struct err *err)
+{
+	const struct vm_options *o = vm->options;
+	int r;
+
+	r = platform_init(&vm->platform, o->verbose, o->start_ns);
+	if (r == 0)
+		r = console_init(&vm->console, &vm->memory, console_interrupt, vm);
+	if (r < 0)
+		return err_set_errno(err, r, "cannot set up the devices");
+	r = relay_init(&vm->relay, &vm->loop, &vm->console, o->channel_fd, GENERATION_FIRST,
+		       err);
+	vm->console.room = relay_room;
+	vm->console.frame = relay_guest_frame;
+	vm->console.arg = &vm->relay;
+	vm->relay.booted = on_booted;
+	vm->relay.arg = vm;
+	return r;
+}
+
+int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
+{
+	int r;
+
+	*vm = (struct vm){ .options = options, .kvm = KVM_INIT, .wake_fd = -1,
+			   .bell_fds = { -1, -1 }, .smaps_fd = -1 };
+	r = loop_init(&vm->loop, err);
+	if (r < 0)
+		return r;
+	vm->loop.idle = vm_step;
+	vm->loop.idle_arg = vm;
+	/* Files first: a bad one must not cost a VM. */
+	r = elf_check(options->kernel_fd, options->kernel_size, &vm->kernel, err);
+	if (r == 0)
+		r = memory_init(&vm->memory, options->memory_size, err);
+	if (r == 0 && options->image_fd >= 0)
+		r = memory_add_image(&vm->memory, options->image_fd, err);
+	if (r == 0)
+		r = kvm_open(&vm->kvm, err);
+	if (r == 0)
+		r = kvm_create(&vm->kvm, &vm->memory, err);
+	if (r == 0)
+		r = guest_load(vm, err);
+	if (r == 0)
+		r = cpu_setup(&vm->kvm, &vm->kernel.note, err);
+	if (r == 0)
+		r = devices_init(vm, err);
+	if (r == 0)
+		r = events_init(vm, err);
+	return r;
+}
+
+static int clock_start(struct vm *vm, struct err *err)
+{
+	struct clock_params params = { .monotonic_ns = 0, .tsc_khz = vm->kvm.tsc_khz,
+				       .generation = GENERATION_FIRST };
+	int r = kvm_read_tsc(&vm->kvm, &params.tsc, err);
+
+	params.realtime_ns = time_ns(CLOCK_REALTIME);
+	return r < 0 ? r : clock_write(&vm->memory, &params, err);
+}
+
+static int events_start(struct vm *vm)
+{
+	int r = loop_read_event(&vm->loop, &vm->wake, vm->wake_fd);
+
+	for (unsigned int i = 0; i < CONSOLE_QUEUES && r == 0; i++)
+		r = loop_read_event(&vm->loop, &vm->bells[i], vm->bell_fds[i]);
+	if (r == 0)
+		r = loop_timeout(&vm->loop, &vm->boot_timer, vm->options->boot_timeout_ns);
+	if (r == 0)
+		r = relay_start(&vm->relay);
+	return r;
+}
+
+int vm_run(struct vm *vm, struct err *err)
+{
+	int r;
+
+	if (vm->options->verbose)
+		vm->smaps_fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+	r = vcpu_start(vm, err);
+	if (r == 0)
+		r = jail_enter(err);
+	if (r == 0)
+		r = clock_start(vm, err);
+	if (r < 0)
+		return r;
+	r = events_start(vm);
+	if (r < 0)
+		return err_set_errno(err, r, "cannot start the event loop");
+	vcpu_go(vm);
+	r = loop_run(&vm->loop);
+	return r < 0 ? err_set_errno(err, r, "the event loop failed") : 0;
+}
+
+void vm_done(struct vm *vm)
+{
+	vcpu_join(vm);
+	loop_done(&vm->loop);
+	relay_done(&vm->relay);
+	console_done(&vm->console);
+	platform_done(&vm->platform);
+	for (unsigned int i = 0; i < CONSOLE_QUEUES; i++)
+		vm->bell_fds[i] = fd_close(vm->bell_fds[i]);
+	vm->wake_fd = fd_close(vm->wake_fd);
+	vm->smaps_fd = fd_close(vm->smaps_fd);
+	kvm_done(&vm->kvm);
+	memory_done(&vm->memory);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One VM: what it is made of, and its life.
+ *
+ * vm_init() builds everything up to the first guest instruction; vm_run() jails the process,
+ * lets the vCPU go and serves the loop until the VM is gone. Phases, moved on by the loop
+ * thread in vm_step():
+ *
+ *   RUN       until vm->end is set, by either thread: the first reason stands
+ *   STOPPING  the vCPU was kicked; wait until its thread is out of KVM_RUN for good
+ *   DRAINING  what the guest had already sent goes to the client, then VM_END
+ *   FLUSHING  until the client has all of it
+ *
+ * With the client gone, the last two are skipped.
+ */
+#ifndef CASEMATE_VMM_VM_H
+#define CASEMATE_VMM_VM_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/channel.h"
+#include "base/err.h"
+#include "vmm/console.h"
+#include "vmm/elf.h"
+#include "vmm/kvm.h"
+#include "vmm/loop.h"
+#include "vmm/memory.h"
+#include "vmm/platform.h"
+#include "vmm/relay.h"
+
+#define VM_TEXT_MAX	2048u
+
+struct vm_options {
+	int kernel_fd;			/* all owned by the caller, -1: none */
+	uint64_t kernel_size;
+	int initd_fd;
+	uint64_t initd_size;
+	int image_fd;
+	int channel_fd;
+	uint64_t memory_size;
+	uint64_t boot_timeout_ns;
+	const char *bootargs;
+	bool verbose;
+	uint64_t start_ns;		/* of the process, monotonic */
+};
+
+enum vm_phase { VM_RUN, VM_STOPPING, VM_DRAINING, VM_FLUSHING };
+
+struct vm_end {
+	bool set;
+	enum cm_vm_end_reason reason;
+	uint32_t detail;
+	char text[VM_TEXT_MAX];
+	uint64_t rip;			/* where the guest was, 0: not known */
+};
+
+struct vcpu {
+	pthread_t thread;
+	bool created;
+	sem_t ready;		/* the thread is past what starting one calls */
+	sem_t go;
+	atomic_bool stop;	/* set by the loop thread, with run->immediate_exit */
+	atomic_bool exited;	/* set by the vCPU thread as its last act */
+};
+
+struct vm {
+	const struct vm_options *options;
+	struct memory memory;
+	struct kvm kvm;
+	struct elf_kernel kernel;
+	struct loop loop;
+	struct platform platform;
+	struct console console;
+	struct relay relay;
+	struct vcpu vcpu;
+
+	enum vm_phase phase;
+	struct vm_end end;		/* loop lock */
+	int wake_fd;			/* eventfd: the vCPU thread wants the loop to look */
+	int bell_fds[CONSOLE_QUEUES];
+	struct loop_op wake, bells[CONSOLE_QUEUES], boot_timer;
+	int smaps_fd;			/* for the memory report; -1 unless verbose */
+};
+
+int vm_init(struct vm *vm, const struct vm_options *options, struct err *err);
+/* Returns 0 when the VM came to an end that was reported to the client, or -errno. */
+int vm_run(struct vm *vm, struct err *err);
+void vm_done(struct vm *vm);
+
+/* Notes the VM's end, unless one is noted already, and wakes the loop. Lock held. */
+void vm_end(struct vm *vm, enum cm_vm_end_reason reason, uint32_t detail,
+	    const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* A line to the client under verbose; dropped where there is no room. Lock held. */
+void vm_log(struct vm *vm, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Makes the loop thread run vm_step() soon. Any thread. */
+void vm_wake(struct vm *vm);
+
+/* ---- vcpu.c ---- */
+
+/* Starts the thread, which waits for vcpu_go(). Returns 0 or -errno. */
+int vcpu_start(struct vm *vm, struct err *err);
+void vcpu_go(struct vm *vm);
+/* Makes it leave KVM_RUN and end; vm->vcpu.exited tells when. */
+void vcpu_kick(struct vm *vm);
+void vcpu_join(struct vm *vm);
+
+/* ---- usage.c ---- */
+
+/* Resident bytes of this process outside guest memory, or -errno. */
+int64_t usage_beyond_guest(int smaps_fd, const struct memory *memory);
+
+#endif
