@@ -15,7 +15,7 @@
 
 #include "abi/clock.h"
 #include "guest-kernel/arch/arch.h"
-#include "guest-kernel/core/task.h"
+#include "guest-kernel/core/time_internal.h"
 #include "guest-kernel/core/wait.h"
 #include "guest-kernel/mm/uaccess.h"
 
@@ -222,19 +222,24 @@ void timers_run(void)
 
 /* ---- user's struct timespec ---- */
 
+int timespec_to_ns(const struct ktimespec *ts, uint64_t *ret_ns)
+{
+	if (ts->sec < 0 || ts->nsec < 0 || ts->nsec >= (int64_t)NSEC_PER_SEC)
+		return -EINVAL;
+	if (ts->sec > INT64_MAX / (int64_t)NSEC_PER_SEC - 1)
+		*ret_ns = INT64_MAX;
+	else
+		*ret_ns = (uint64_t)ts->sec * NSEC_PER_SEC + (uint64_t)ts->nsec;
+	return 0;
+}
+
 int timespec_get_user(const struct ktimespec *uts, uint64_t *ret_ns)
 {
 	struct ktimespec ts;
 
 	if (copy_from_user(&ts, uts, sizeof(ts)) != 0)
 		return -EFAULT;
-	if (ts.sec < 0 || ts.nsec < 0 || ts.nsec >= (int64_t)NSEC_PER_SEC)
-		return -EINVAL;
-	if (ts.sec > INT64_MAX / (int64_t)NSEC_PER_SEC - 1)
-		*ret_ns = INT64_MAX;
-	else
-		*ret_ns = (uint64_t)ts.sec * NSEC_PER_SEC + (uint64_t)ts.nsec;
-	return 0;
+	return timespec_to_ns(&ts, ret_ns);
 }
 
 int timespec_put_user(struct ktimespec *uts, uint64_t ns)

@@ -36,6 +36,7 @@ uint64_t cpu_clock_read(struct process *p, struct task *t, int which);
 uint64_t process_cpu_ns(const struct process *p, int which);
 int clock_read_id(int id, uint64_t *ret);	/* 0 or -EINVAL */
 
+int timespec_to_ns(const struct ktimespec *ts, uint64_t *ret_ns);	/* 0 or -EINVAL */
 /* struct itimerspec from the program, in ns; -EFAULT, -EINVAL. */
 int itimerspec_get_user(const struct kitimerspec __user *u, uint64_t *ret_interval,
 			uint64_t *ret_value);

@@ -62,16 +62,23 @@ RB_GENERATE_INTERNAL(posix_timer_tree, posix_timer, node, posix_timer_cmp,
 int itimerspec_get_user(const struct kitimerspec __user *u, uint64_t *ret_interval,
 			uint64_t *ret_value)
 {
-	int r = timespec_get_user(&u->interval, ret_interval);
+	struct kitimerspec spec;
+	int r;
 
-	return r != 0 ? r : timespec_get_user(&u->value, ret_value);
+	if (GET_USER(spec, u) != 0)
+		return -EFAULT;
+	r = timespec_to_ns(&spec.interval, ret_interval);
+	return r != 0 ? r : timespec_to_ns(&spec.value, ret_value);
 }
 
 int itimerspec_put_user(struct kitimerspec __user *u, uint64_t interval, uint64_t value)
 {
-	int r = timespec_put_user(&u->interval, interval);
+	struct kitimerspec spec = {
+		.interval = { (int64_t)(interval / NSEC_PER_SEC), (int64_t)(interval % NSEC_PER_SEC) },
+		.value = { (int64_t)(value / NSEC_PER_SEC), (int64_t)(value % NSEC_PER_SEC) },
+	};
 
-	return r != 0 ? r : timespec_put_user(&u->value, value);
+	return PUT_USER(spec, u);
 }
 
 /* ---- the tick that CPU-clock timers need ---- */
