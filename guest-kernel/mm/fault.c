@@ -530,11 +530,8 @@ struct fault_result mm_fault(struct mm *mm, uintptr_t addr, unsigned error)
 		}
 	}
 	tlb_finish(&f.tlb);
-	if (r == 0) {
-		if (current != NULL && current->mm == mm)
-			current->minflt++;
+	if (r == 0)
 		return fault_ok;
-	}
 	if (r != -ENOMEM)
 		return (struct fault_result){KSIGBUS, KILL_CODE_BUS_ADRERR};
 	/* Out of memory: somebody dies. If that is not us, let it run and try again. */

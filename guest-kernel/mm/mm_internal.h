@@ -40,6 +40,7 @@ void tlb_init(struct tlb *t, struct mm *mm);
 void tlb_page(struct tlb *t, uintptr_t va);
 void tlb_finish(struct tlb *t);
 
+void pt_init(void);
 void table_pool_shrink(void);
 paddr_t pt_new_root(void);			/* 0: out of memory */
 void pt_free_root(paddr_t pml4);		/* its user half must be empty */

@@ -29,6 +29,14 @@ static paddr_t dead_roots[DEAD_ROOTS];
 static unsigned dead_next;
 static paddr_t loaded_root;
 
+void pt_init(void)
+{
+	pool = pool_pages = 0;
+	memset(dead_roots, 0, sizeof(dead_roots));
+	dead_next = 0;
+	loaded_root = 0;
+}
+
 /* ---- translation caches ---- */
 
 void tlb_init(struct tlb *t, struct mm *mm)
