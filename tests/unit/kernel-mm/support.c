@@ -9,6 +9,7 @@
 #include "guest-kernel/arch/arch.h"
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/time.h"
+#include "guest-kernel/mm/patch.h"
 
 void *arena_new(size_t size);
 
@@ -78,6 +79,33 @@ size_t sigframe_min_size(void)
 void random_bytes(void *buf, size_t n)
 {
 	memset(buf, 0x5a, n);
+}
+
+/* ---- patched system calls: none here ---- */
+
+void patch_activate(struct mm *mm)
+{
+}
+
+void patch_invalidate(struct mm *mm)
+{
+}
+
+void patch_release(struct mm *mm)
+{
+}
+
+void patch_forget(struct inode *inode, uint64_t first, uint64_t last)
+{
+}
+
+void patch_map_table(struct mm *mm)
+{
+}
+
+paddr_t patch_frame(struct inode *inode, uint64_t index, paddr_t frame)
+{
+	return frame;
 }
 
 /* ---- files ---- */
