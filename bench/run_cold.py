@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cold `casemate run -- /bin/true` from exec to exit, time to the first byte of output, a
-guest of one page that exits at once, and the peers in the same run."""
+tiny guest that exits at once, and the peers in the same run."""
 import os
 import tempfile
 
@@ -9,9 +9,9 @@ import peers
 
 
 def one_page_guest():
-    """The smallest kernel for the VMM: it powers off with its first instructions, which is
-    no orderly end for a task that was asked for, hence status 125."""
-    guest = os.path.join(common.BUILD, 'tests/guests/one-page')
+    """The smallest kernel for the VMM (a page of code, one of data): it powers off at once,
+    which is no orderly end for a task that was asked for, hence status 125."""
+    guest = os.path.join(common.BUILD, 'tests/guests/guest-hello')
     why = common.casemate_trouble()
     if not why and not os.path.exists(guest):
         why = 'the one-page guest is not built'

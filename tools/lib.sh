@@ -33,11 +33,14 @@ quietly() {
 	return $status
 }
 
+# build [DIRECTORY [MESON-OPTION...]]
 build() {
-	if [ ! -f "$BUILD/build.ninja" ]; then
-		quietly meson setup "$BUILD" || die "meson setup failed (see above)"
+	local dir=${1:-$BUILD}
+	[ $# = 0 ] || shift
+	if [ ! -f "$dir/build.ninja" ]; then
+		quietly meson setup "$dir" "$@" || die "meson setup failed (see above)"
 	fi
-	quietly ninja -C "$BUILD" || die "the build failed (see above)"
+	quietly ninja -C "$dir" || die "the build failed (see above)"
 }
 
 # The small root image, of Debian's busybox. Its maker does nothing when it is up to date.
