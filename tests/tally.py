@@ -4,8 +4,8 @@
   tally.py LOG...
 
 machine.json is machine.py's, the others are meson's, in the same format: one JSON object a
-line; a log that is absent was not wanted. Prints what failed and what was skipped, why, and the sum as the last
-line; the exit status is 1 when anything failed or nothing ran.
+line; a log that is absent was not wanted. Prints what failed and what was skipped, why, and
+the sum as the last line; the exit status is 1 when anything failed or nothing ran.
 """
 import json
 import os

@@ -37,12 +37,12 @@ rm -f "$logs"/host.json "$logs"/kvm.json "$logs"/machine.json "$BUILD"-asan/meso
 host=(--suite unit --suite fuzz --suite lint)
 export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
 echo "== On this host: unit, fuzz, lint"
-meson test -C "$BUILD" --no-rebuild --logbase host --print-errorlogs "${host[@]}" "$@" \
+meson test -C "$BUILD" --no-rebuild --logbase host --print-errorlogs -t 2 "${host[@]}" "$@" \
 	</dev/null || true
 if [ "${CASEMATE_TEST_ASAN:-1}" = 1 ]; then
 	echo "== On this host, under AddressSanitizer and UBSan: unit, fuzz"
 	build "$BUILD-asan" -Db_sanitize=address,undefined -Db_lundef=false
-	meson test -C "$BUILD-asan" --no-rebuild --logbase asan --print-errorlogs \
+	meson test -C "$BUILD-asan" --no-rebuild --logbase asan --print-errorlogs -t 4 \
 		--suite unit --suite fuzz "$@" </dev/null || true
 fi
 suites=(rehearsal)
