@@ -428,7 +428,6 @@ int init_start(struct file *file)
 	arch_set_gsbase(0);
 	fpu_init_state(current->xstate);
 	fpu_restore(current->xstate);
-	cpu_set_current(current);
 	sched_account(true);
 	arch_stage(CM_STAGE_INIT);
 	arch_return_to_user();

@@ -141,7 +141,6 @@ static inline void fsnotify_fast(struct dentry *d, uint32_t mask)
 #define KIN_ISDIR	0x40000000u
 
 /* Offered by others; absent in unit tests. */
-long pipe_fcntl(struct file *f, unsigned cmd, unsigned long arg) __attribute__((weak));
-long pipe_tee(struct file *in, struct file *out, size_t len, unsigned flags)
-	__attribute__((weak));
+long pipe_fcntl(struct file *f, unsigned cmd, unsigned long arg);
+long pipe_tee(struct file *in, struct file *out, size_t len, unsigned flags);
 #endif

@@ -15,11 +15,11 @@
 
 struct superblock_list superblocks = TAILQ_HEAD_INITIALIZER(superblocks);
 
-/* Owned by proc/ and fs/devices.c; weak, so that a kernel without one of them links. */
-extern const struct fs_type proc_type __attribute__((weak));
-extern const struct fs_type sysfs_type __attribute__((weak));
-extern const struct fs_type devtmpfs_type __attribute__((weak));
-extern const struct fs_type devpts_type __attribute__((weak));
+/* Owned by proc/ and ipc/. */
+extern const struct fs_type proc_type;
+extern const struct fs_type sysfs_type;
+extern const struct fs_type devtmpfs_type;
+extern const struct fs_type devpts_type;
 
 const struct fs_type *const fs_types[] = {
 	&tmpfs_type, &proc_type, &sysfs_type, &devtmpfs_type, &devpts_type, NULL,

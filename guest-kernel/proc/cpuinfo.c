@@ -5,6 +5,7 @@
  */
 #include <cpuid.h>
 
+#include "guest-kernel/arch/arch.h"
 #include "guest-kernel/proc/proc.h"
 
 enum reg { EAX, EBX, ECX, EDX };
@@ -123,24 +124,6 @@ static void flags_show(struct strbuf *sb, uint32_t max, uint32_t max_ext)
 	strbuf_printf(sb, "\n");
 }
 
-static uint64_t tsc_khz(uint32_t max)
-{
-	uint32_t r[4];
-
-	if (arch_tsc_khz != NULL)
-		return arch_tsc_khz();
-	cpuid(0x40000000, 0, r);
-	if (r[EAX] >= 0x40000010 && r[EAX] < 0x40001000) {
-		cpuid(0x40000010, 0, r);
-		if (r[EAX] != 0)
-			return r[EAX];
-	}
-	if (max < 0x16)
-		return 0;
-	cpuid(0x16, 0, r);
-	return (uint64_t)(r[EAX] & 0xffff) * 1000;
-}
-
 static void brand(char out[49], uint32_t max_ext)
 {
 	char raw[49] = { 0 };
@@ -197,7 +180,7 @@ int proc_cpuinfo_show(struct strbuf *sb, const struct pseudo_node *n)
 		model |= (sig >> 16 & 0xf) << 4;
 	if (family == 15)
 		family += sig >> 20 & 0xff;
-	khz = tsc_khz(max);
+	khz = arch_tsc_khz();
 	strbuf_printf(sb, "processor\t: 0\nvendor_id\t: %s\ncpu family\t: %u\nmodel\t\t: %u\n"
 		      "model name\t: %s\nstepping\t: %u\n", vendor, family, model, name,
 		      sig & 0xf);

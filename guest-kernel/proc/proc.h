@@ -40,7 +40,7 @@ int proc_cpuinfo_show(struct strbuf *sb, const struct pseudo_node *n);
 /* core/ */
 void task_times(const struct task *t, uint64_t *ret_utime, uint64_t *ret_stime);
 void process_times(const struct process *p, uint64_t *ret_utime, uint64_t *ret_stime);
-void task_report(struct strbuf *sb) __attribute__((weak));
+void task_report(struct strbuf *sb);
 uint64_t sched_idle_ns(void);
 uint64_t sched_switches(void);
 extern char sys_hostname[65], sys_domainname[65];
@@ -54,7 +54,6 @@ void mountinfo_show(struct strbuf *sb);
 void filesystems_show(struct strbuf *sb);
 void locks_show(struct strbuf *sb);
 /* arch/, boot */
-uint64_t arch_tsc_khz(void) __attribute__((weak));
-extern const char *kernel_cmdline __attribute__((weak));
+extern const char *kernel_cmdline;	/* the boot arguments: drv/fdt.c */
 
 #endif

@@ -86,8 +86,7 @@ static int version_text(struct strbuf *sb, const struct pseudo_node *n)
 
 static int cmdline_text(struct strbuf *sb, const struct pseudo_node *n)
 {
-	strbuf_printf(sb, "%s\n", &kernel_cmdline != NULL && kernel_cmdline != NULL ?
-		      kernel_cmdline : "");
+	strbuf_printf(sb, "%s\n", kernel_cmdline);
 	return 0;
 }
 
@@ -145,8 +144,7 @@ TEXT_SHOW(empty_text, "")
 static int report_text(struct strbuf *sb, const struct pseudo_node *n)
 {
 	syscall_report(sb);
-	if (task_report != NULL)
-		task_report(sb);
+	task_report(sb);
 	strbuf_printf(sb, "pages total %lu free %lu cached %lu anon %lu tables %lu slab %lu\n",
 		      mem_stats.total_pages, mem_stats.free_pages, mem_stats.cached_pages,
 		      mem_stats.anon_pages, mem_stats.table_pages, mem_stats.slab_pages);

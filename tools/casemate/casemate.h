@@ -12,7 +12,8 @@
 /* One line on stderr: "casemate: <text>". Returns EXIT_CASEMATE. */
 int casemate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A verb; argv[0] is its name. Returns the exit status. `image` is in image.h. */
+/* A verb; argv[0] is its name. Returns the exit status. */
 int cmd_run(int argc, char **argv);
+int cmd_image(int argc, char **argv);
 
 #endif

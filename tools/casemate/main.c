@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/casemate/image.h"
-
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
