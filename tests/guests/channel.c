@@ -6,7 +6,7 @@
  *   env          its environment
  *   cat          stdin to stdout until its end, then exit 0
  *   exit N       exit N
- *   flood N      N times 1024 bytes on stdout, then exit 0
+ *   flood N      N KiB on stdout (a multiple of 16), then exit 0
  *   both         a line on stdout, one on stderr, exit 3
  *   wait         until a signal N comes, then dies of it
  *   stubborn     ignores signals for ever
@@ -287,11 +287,12 @@ static void wait_signal(int stubborn)
 
 static void flood(uint32_t kib)
 {
-	static uint8_t block[1024];
+	static uint8_t block[16384];
 
 	memset(block, 'x', sizeof(block));
-	block[1023] = '\n';
-	while (kib--)
+	for (uint32_t i = 0; i < sizeof(block); i += 1024)
+		block[i + 1023] = '\n';
+	for (; kib >= 16; kib -= 16)
 		out(block, sizeof(block));
 	task_exit(0);
 }
