@@ -321,19 +321,18 @@ void fault_map_ahead(struct vma *v)
 
 static void fault_around(struct fault *f)
 {
-	const struct inode_ops *ops = f->v->inode->ops;
+	struct inode *inode = f->v->inode;
 	uintptr_t start, end;
 	pte_t *pte;
+	paddr_t run;
 
-	chunk_bounds(f, ops->get_run != NULL ? HUGE_SIZE : FILE_CHUNK, &start, &end);
-	end = file_end(f->v, start, end);
-	if (ops->get_run != NULL) {
-		fill_runs(f->mm, f->v, start, end);
-		chunk_bounds(f, FILE_CHUNK, &start, &end);
-		end = file_end(f->v, start, end);
+	if (inode->ops->get_run != NULL &&
+	    inode->ops->get_run(inode, vma_index(f->v, f->va), 1, &run) != 0) {
+		chunk_bounds(f, HUGE_SIZE, &start, &end);
+		fill_runs(f->mm, f->v, start, file_end(f->v, start, end));
 	}
-	if (start >= end)
-		return;
+	chunk_bounds(f, FILE_CHUNK, &start, &end);
+	end = file_end(f->v, start, end);
 	for (; start < end; start += PAGE_SIZE) {
 		paddr_t pa;
 

@@ -27,7 +27,7 @@ struct vma {
 	struct mm *mm;
 	uintptr_t start, end;		/* page aligned, end exclusive */
 	uint32_t prot;			/* PROT_* */
-	uint32_t flags;			/* MAP_SHARED or MAP_PRIVATE, MAP_GROWSDOWN, MAP_NORESERVE ... */
+	uint32_t flags;			/* MAP_SHARED or MAP_PRIVATE, MAP_GROWSDOWN, ... */
 	uint32_t advice;		/* VMA_DONTFORK, VMA_WIPEONFORK ... */
 	uint32_t max_prot;		/* what mprotect may give: no PROT_WRITE for a shared
 					 * mapping of a file opened for reading only */

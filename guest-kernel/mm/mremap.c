@@ -100,11 +100,12 @@ static long mremap_move(struct mm *mm, struct vma *v, uintptr_t old, size_t old_
 		return -ENOMEM;
 	}
 	tlb_finish(&t);
-	vma_merge(n);
+	/* The source is a VMA of its own until now, so this needs no memory. */
 	if (old_len != 0 && !dontunmap) {
 		r = mm_unmap(mm, old, old_len);
 		ASSERT(r == 0);
 	}
+	vma_merge(n);
 	if (mm_find(mm, new)->advice & VMA_LOCKED)
 		(void)mm_populate(mm, new, new + new_len, false);
 	return (long)new;

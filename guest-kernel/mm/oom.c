@@ -24,7 +24,8 @@ static bool dying(const struct process *p)
 /* Memory that its end would free, in pages, weighed with oom_score_adj as in Linux. */
 static int64_t badness(const struct process *p)
 {
-	int64_t pages = (int64_t)(p->mm->rss_anon + p->mm->table_pages + p->mm->rss_file / 8);
+	int64_t pages = (int64_t)(p->mm->rss_anon + p->mm->table_pages + p->mm->rss_file / 8 +
+				  p->mm->nvmas * sizeof(struct vma) / PAGE_SIZE);
 
 	return pages + p->oom_score_adj * (int64_t)mem_stats.total_pages / 1000;
 }

@@ -54,7 +54,8 @@ void tlb_page(struct tlb *t, uintptr_t va)
 
 void tlb_finish(struct tlb *t)
 {
-	if (t->n == 0 || current == NULL || current->mm != t->mm)
+	/* Any other is flushed when it is loaded. A kernel thread keeps the last one's. */
+	if (t->n == 0 || t->mm->pml4 != loaded_root)
 		return;
 	if (t->n == 1)
 		arch_invlpg(t->va);

@@ -13,6 +13,11 @@
 
 void *arena_new(size_t size);
 
+/* No vDSO: an empty range. */
+extern const uint8_t vdso_start[], vdso_end[];
+const uint8_t vdso_start[1];
+__asm__(".globl vdso_end\nvdso_end = vdso_start");
+
 struct task *current;
 struct proc_list all_processes = TAILQ_HEAD_INITIALIZER(all_processes);
 static struct task test_task;
