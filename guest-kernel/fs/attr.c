@@ -16,6 +16,7 @@
 #include "guest-kernel/mm/page.h"
 
 #define ATTR_TIMES_GIVEN 0x100u		/* only the owner may; else write permission does */
+#define ATTR_CHOWN	0x200u		/* set-id bits go, even when both ids stay */
 
 static int check_ids(const struct inode *i, const struct attr *a)
 {
@@ -48,7 +49,7 @@ static int check_change(struct inode *i, const struct attr *a)
 /* Set-id bits do not survive a change of owner. */
 static void strip_set_ids(struct inode *i, struct attr *a)
 {
-	if ((a->mask & (ATTR_UID | ATTR_GID)) == 0 || KS_ISDIR(i->mode))
+	if ((a->mask & (ATTR_UID | ATTR_GID | ATTR_CHOWN)) == 0 || KS_ISDIR(i->mode))
 		return;
 	if ((a->mask & ATTR_MODE) == 0) {
 		a->mode = i->mode & 07777;
@@ -73,7 +74,7 @@ int notify_change(struct inode *i, const struct attr *given)
 	    !fs_capable(CAP_FSETID))
 		a.mode &= ~KS_ISGID;
 	strip_set_ids(i, &a);
-	a.mask &= ~ATTR_TIMES_GIVEN;
+	a.mask &= ~(ATTR_TIMES_GIVEN | ATTR_CHOWN);
 	r = i->ops->setattr(i, &a);
 	if (r == 0)
 		i->ctime_ns = clock_realtime_ns();
@@ -229,7 +230,7 @@ SYSCALL(fchmodat, int dirfd, const char __user *path, unsigned mode)
 
 static struct attr ids_attr(uint32_t uid, uint32_t gid)
 {
-	struct attr a = {.uid = uid, .gid = gid};
+	struct attr a = {.mask = ATTR_CHOWN, .uid = uid, .gid = gid};
 
 	if (uid != UINT32_MAX)
 		a.mask |= ATTR_UID;

@@ -236,7 +236,7 @@ struct file *file_open(int dirfd, const char *path, uint32_t flags, uint32_t mod
 	if ((flags & TMPFILE_BIT) != 0) {
 		d = open_tmpfile(&nd, flags, mode);
 		created = true;
-		flags &= ~(TMPFILE_BIT | KO_EXCL | KO_TRUNC | KO_DIRECTORY);
+		flags &= ~KO_TRUNC;
 	} else if ((flags & KO_CREAT) != 0) {
 		d = lookup_or_create(&nd, flags, mode, &created);
 	} else {

@@ -697,13 +697,10 @@ static int rfile_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 
 /* ---- mapping ---- */
 
-static paddr_t zero_frame;	/* what holes show; never given back */
-
 int rfile_get_page(struct inode *i, uint64_t index, bool write, paddr_t *ret)
 {
 	struct rdata *rd = &rnode(i)->data;
 	const uint8_t *base;
-	struct page *pg;
 	uint64_t n;
 	bool fresh;
 	int r;
@@ -719,13 +716,9 @@ int rfile_get_page(struct inode *i, uint64_t index, bool write, paddr_t *ret)
 	} else if (base != NULL) {
 		*ret = rd->base_pa + (index << PAGE_SHIFT);
 	} else if (*ret == 0) {
-		if (zero_frame == 0) {
-			pg = page_alloc(0, PA_ZERO);
-			if (pg == NULL)
-				return -ENOMEM;
-			zero_frame = page_to_phys(pg);
-		}
-		*ret = zero_frame;
+		*ret = zero_page_pa();
+		if (*ret == 0)
+			return -ENOMEM;
 	}
 	phys_get(*ret);
 	return 0;

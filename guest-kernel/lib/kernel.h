@@ -23,8 +23,11 @@
 #include <string.h>
 #include <linux/errno.h>
 
-/* One link, no other object: addresses are RIP-relative, never through a GOT. */
+/* One link, no other object: addresses are RIP-relative, never through a GOT. Tests on the
+ * host link with libc, whose headers may come after this one. */
+#ifdef CM_KERNEL
 #pragma GCC visibility push(hidden)
+#endif
 
 /* In-kernel only, never seen by a program. Restart codes as in Linux: see core/signal.h. */
 #define ERESTARTSYS	512	/* restart if SA_RESTART, else EINTR */
