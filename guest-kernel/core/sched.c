@@ -167,7 +167,7 @@ void sched_arm_timer(void)
 	uint64_t want = timers_next();
 	uint64_t now = 0;
 
-	if (!idling && nqueued > 0)
+	if (!idling && nqueued > 0 && !current->need_resched)
 		want = MIN(want, current->slice_end);
 	if (!idling && unlikely(cpu_time_watched(current->proc))) {
 		now = clock_monotonic_ns();
@@ -236,8 +236,7 @@ static void made_runnable(struct task *t, bool may_preempt)
 		current->slice_end = now + SLICE_NS;
 	if (may_preempt)
 		preempt_check(t, now);
-	if (!current->need_resched)
-		sched_arm_timer();
+	sched_arm_timer();
 }
 
 void sched_wake(struct task *t)

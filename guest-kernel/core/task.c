@@ -7,9 +7,9 @@
  * process_find() also zombies.
  *
  * References: the table holds one to each process until it is reaped; its tasks, pidfds and
- * /proc files hold more. Each task holds a reference to its mm; proc->mm is borrowed from them. A dead
- * task is freed, with its mm, on the stack of the next task that runs: its stack and page
- * tables are in use until then.
+ * /proc files hold more. Each task holds a reference to its mm; proc->mm is borrowed from
+ * them. A dead task is freed, with its mm, on the stack of the next task that runs: its stack
+ * and page tables are in use until then.
  *
  * The boot task is PID 1 from the start: task_init() makes it, without a program; init_start()
  * gives it one and leaves for it.
@@ -21,7 +21,6 @@
 #include "abi/layout.h"
 #include "abi/platform.h"
 #include "guest-kernel/arch/arch.h"
-#include "guest-kernel/arch/cpu.h"
 #include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm.h"

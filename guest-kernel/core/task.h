@@ -155,7 +155,8 @@ struct process {
 	struct waitq wait_child;	/* woken when a child changes state */
 	struct waitq wait_exit;		/* pidfd poll: woken when this process exits */
 	uint64_t utime_ns, stime_ns, minflt, majflt, nvcsw, nivcsw;	/* of dead threads */
-	uint64_t cutime_ns, cstime_ns, cminflt, cmajflt, cmaxrss, maxrss;	/* of reaped children */
+	uint64_t cutime_ns, cstime_ns, cminflt, cmajflt, cmaxrss;	/* of reaped children */
+	uint64_t maxrss;		/* pages; of programs before the present one, or dead */
 	uint64_t start_ns;
 	bool no_new_privs, dumpable, subreaper;
 	uint32_t personality;
@@ -222,7 +223,7 @@ void sched_tick(void);				/* from irq_process: slice accounting */
  * Cheap, and may be left out: then the time goes to the wrong side. */
 void sched_account(bool to_user);
 /* Arms the hardware timer if the earliest timer or the slice's end is before what it is armed
- * for: ktimer_set() must call it (or arm by itself what is the new earliest). Arming is dear on some hosts: it is never armed later. */
+ * for: ktimer_set() calls it. Arming is dear on some hosts: it is never armed later. */
 void sched_arm_timer(void);
 unsigned sched_nr_runnable(void);
 uint64_t sched_idle_ns(void);

@@ -121,18 +121,25 @@ struct stack {
 	ucontext_t ctx;
 	void (*fn)(void *);
 	void *arg;
+	struct stack *next_free;
 	uint8_t *host_stack;
 	uint8_t mem[ARCH_KSTACK_SIZE] __attribute__((aligned(4096)));
 };
 
+static struct stack *free_stacks;	/* kept: the sanitizers make new ones slow */
+
 struct page *page_alloc(unsigned order, unsigned flags)
 {
-	struct stack *s;
+	struct stack *s = free_stacks;
 
 	if (fail_now())
 		return NULL;
-	s = aligned_alloc(4096, sizeof(*s));
-	s->host_stack = malloc(HOST_STACK);
+	if (s != NULL) {
+		free_stacks = s->next_free;
+	} else {
+		s = aligned_alloc(4096, sizeof(*s));
+		s->host_stack = malloc(HOST_STACK);
+	}
 	s->page.refs = 1;
 	machine_live_allocs++;
 	return &s->page;
@@ -148,8 +155,8 @@ void page_put(struct page *p)
 	struct stack *s = CONTAINER_OF(p, struct stack, page);
 
 	machine_live_allocs--;
-	free(s->host_stack);
-	free(s);
+	s->next_free = free_stacks;
+	free_stacks = s;
 }
 
 paddr_t page_to_phys(const struct page *p)

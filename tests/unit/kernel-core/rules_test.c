@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/kernel-core/run.h"
 #include "tests/unit/kernel-core/user.h"
-
-int kernel_core_rules_suite(void);
 
 #define VM 0x100ULL
 #define FS 0x200ULL
@@ -332,34 +329,27 @@ static void small_calls_program(void)
 	sys_exit_group(0);
 }
 
-static int boot(void (*program)(void))
-{
-	return machine_run(program) != 0 || check_failures != 0;
-}
-
 static void id_rules(void)
 {
-	CU_ASSERT_EQUAL(run_in_child(boot, id_rows_program), 0);
+	machine_test_run(id_rows_program);
 }
 
 static void capability_rules(void)
 {
-	CU_ASSERT_EQUAL(run_in_child(boot, caps_program), 0);
-	CU_ASSERT_EQUAL(run_in_child(boot, keepcaps_program), 0);
+	machine_test_run(caps_program);
+	machine_test_run(keepcaps_program);
 }
 
 static void small_calls(void)
 {
-	CU_ASSERT_EQUAL(run_in_child(boot, small_calls_program), 0);
+	machine_test_run(small_calls_program);
 }
 
-int kernel_core_rules_suite(void)
-{
-	CU_pSuite suite = CU_add_suite("kernel core rules", NULL, NULL);
-
-	return suite == NULL || CU_add_test(suite, "clone_flags", clone_flags) == NULL ||
-	       CU_add_test(suite, "script_lines", script_lines) == NULL ||
-	       CU_add_test(suite, "id_rules", id_rules) == NULL ||
-	       CU_add_test(suite, "capability_rules", capability_rules) == NULL ||
-	       CU_add_test(suite, "small_calls", small_calls) == NULL;
-}
+const struct machine_test rules_tests[] = {
+	{"clone_flags", clone_flags},
+	{"script_lines", script_lines},
+	{"id_rules", id_rules},
+	{"capability_rules", capability_rules},
+	{"small_calls", small_calls},
+	{NULL, NULL},
+};

@@ -27,6 +27,27 @@ extern int check_failures;
 		} \
 	} while (0)
 
+/* A test: boots a machine whose PID 1 runs the body, in a host process of its own. */
+#define MACHINE_TEST(name) \
+	static void name##_program(void); \
+	static void name(void) \
+	{ \
+		machine_test_run(name##_program); \
+	} \
+	static void name##_program(void)
+
+struct machine_test {
+	const char *name;
+	void (*fn)(void);
+};
+extern const struct machine_test process_tests[], sched_tests[], rules_tests[];
+void machine_test_run(void (*program)(void));
+
+/* What happened, in order. */
+extern int order[64], norder;
+void note(int n);
+void let_others_sleep(void);
+
 #define USER_RIP 100u
 #define NR_RESTART 219u
 
@@ -43,6 +64,15 @@ extern int check_failures;
 			_block = _tf->rip != USER_RIP && _tf->rax == NR_RESTART; \
 		} while (_tf->rip != USER_RIP); \
 		(long)_tf->rax; \
+	})
+
+/* execve: does not come back when it worked. */
+#define EXEC(call) \
+	({ \
+		long _r = (call); \
+		if (_r == 0) \
+			arch_return_to_user(); \
+		_r; \
 	})
 
 #define KWNOHANG 1
