@@ -42,4 +42,6 @@ void signal_discard(struct process *p, uint64_t mask);
 void posix_timer_dequeued(struct sigqueue *q, struct ksiginfo *info);
 void itimer_real_dequeued(struct process *p);
 
+long sys_restart_syscall(void);		/* sigsys.c */
+
 #endif

@@ -170,13 +170,6 @@ void ktimer_cancel(struct ktimer *t)
 	t->armed = false;
 }
 
-uint64_t timers_next(void)
-{
-	struct ktimer *t = RB_MIN(ktimer_tree, &timers);
-
-	return t != NULL ? t->deadline : NO_DEADLINE;
-}
-
 /* After a restore: realtime timers move with their clock. The walk collects them first, since
  * inserting moves them about in the tree that is walked. */
 static void follow_clock_jump(void)
@@ -202,6 +195,16 @@ static void follow_clock_jump(void)
 		insert(t, realtime_to_monotonic(t->real_deadline));
 	}
 	waitq_wake_all(&clock_jump_wait, 0);
+}
+
+/* Asked before each sleep, so a restored VM that was idle notices here too. */
+uint64_t timers_next(void)
+{
+	struct ktimer *t;
+
+	follow_clock_jump();
+	t = RB_MIN(ktimer_tree, &timers);
+	return t != NULL ? t->deadline : NO_DEADLINE;
 }
 
 void timers_run(void)

@@ -24,7 +24,9 @@
 #include <linux/errno.h>
 
 /* One link, no other object: addresses are RIP-relative, never through a GOT. */
+#ifndef CM_KERNEL_HOST
 #pragma GCC visibility push(hidden)
+#endif
 
 /* In-kernel only, never seen by a program. Restart codes as in Linux: see core/signal.h. */
 #define ERESTARTSYS	512	/* restart if SA_RESTART, else EINTR */
