@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The channel's two buffers. Nothing here ever blocks: output waits in a queue of fixed size
- * and the rest of initd asks for room before it produces. Three thresholds keep a stalled
- * host from wedging it:
+ * The channel's two buffers. Nothing here ever blocks: output waits in a queue of fixed
+ * size and the rest of initd asks for room before it produces. Three thresholds keep a
+ * stalled host from wedging it:
  *   - task output is read from pipes only while CHANNEL_RESERVE stays free behind it;
- *   - what must be said once (started, end of file, credit, exit) is remembered in its exec
- *     and said when there is room;
- *   - frames from the host are looked at only while an answer fits (CHANNEL_ANSWER). A host
- *     that keeps to the protocol never makes us wait there, since the reserve holds all that
- *     its execs can have to say.
+ *   - what must be said once (started, end of file, credit, exit) is remembered in its
+ * exec and said when there is room;
+ *   - frames from the host are looked at only while an answer fits (CHANNEL_ANSWER). A
+ * host that keeps to the protocol never makes us wait there, since the reserve holds all
+ * that its execs can have to say.
  */
 #include <errno.h>
 #include <stdarg.h>

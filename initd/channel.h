@@ -8,17 +8,17 @@
 #include <stdint.h>
 #include "abi/channel.h"
 
-#define CHANNEL_HEAD	sizeof(struct cm_frame)
-#define CHANNEL_IN	(2 * (CM_FRAME_MAX + sizeof(struct cm_frame)))
-#define CHANNEL_OUT	(4 * CM_FRAME_MAX)
+#define CHANNEL_HEAD sizeof(struct cm_frame)
+#define CHANNEL_IN   (2 * (CM_FRAME_MAX + sizeof(struct cm_frame)))
+#define CHANNEL_OUT  (4 * CM_FRAME_MAX)
 /* Output bytes must leave this much of the queue to control frames: each of 64 execs may
  * have STARTED, two ends of file, a credit and EXIT to say (132 bytes). */
-#define CHANNEL_RESERVE	(16 * 1024)
+#define CHANNEL_RESERVE (16 * 1024)
 /* Room that must be free before a frame from the host is looked at: its answer. */
-#define CHANNEL_ANSWER	512
+#define CHANNEL_ANSWER 512
 
 struct channel {
-	int fd;			/* non-blocking */
+	int fd; /* non-blocking */
 	size_t in_size;
 	size_t out_start, out_end;
 	uint8_t in[CHANNEL_IN];

@@ -4,24 +4,25 @@
  *
  *   free      id == 0
  *   running   the program runs; stdin is fed, output is read as credit and room allow
- *   exited    its status is known. Output is read until the pipes are empty, since all that
- *             the task wrote must come before EXIT
- *   finished  both outputs have ended and their ends were said: EXIT is sent, the slot freed
+ *   exited    its status is known. Output is read until the pipes are empty, since all
+ * that the task wrote must come before EXIT finished  both outputs have ended and their
+ * ends were said: EXIT is sent, the slot freed
  *
- * Every frame that must be said is a flag or a counter in the slot until the channel has room
- * for it (exec_settle), so nothing is lost when the host stalls and nothing blocks.
+ * Every frame that must be said is a flag or a counter in the slot until the channel has
+ * room for it (exec_settle), so nothing is lost when the host stalls and nothing blocks.
  *
  * "Empty" after the exit: a background process may hold a pipe open and may write without
  * end. So a pipe is empty at end of file, when there is nothing to read, or after as many
- * bytes as it held when the status was taken (at least 64 KiB, what a pipe holds by default).
- * Such a pipe then lingers: it stays open and what comes is read and dropped, so that a
- * server which was started in the background is not killed by SIGPIPE for logging a line. The
- * number of lingering pipes is bounded; the oldest is closed. A terminal is closed at once:
- * its processes are hung up, as when a terminal window closes.
+ * bytes as it held when the status was taken (at least 64 KiB, what a pipe holds by
+ * default). Such a pipe then lingers: it stays open and what comes is read and dropped,
+ * so that a server which was started in the background is not killed by SIGPIPE for
+ * logging a line. The number of lingering pipes is bounded; the oldest is closed. A
+ * terminal is closed at once: its processes are hung up, as when a terminal window
+ * closes.
  *
- * Frames that cross an exit on their way (STDIN, SIGNAL, CREDIT ... for an id that has just
- * ended) are no mistake of the host: the last EXEC_PAST ids are remembered and such frames
- * are dropped without an answer.
+ * Frames that cross an exit on their way (STDIN, SIGNAL, CREDIT ... for an id that has
+ * just ended) are no mistake of the host: the last EXEC_PAST ids are remembered and such
+ * frames are dropped without an answer.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,9 +36,9 @@
 #include "initd/exec.h"
 #include "initd/spawn.h"
 
-#define PIPE_BYTES	65536u		/* what a pipe holds, and a pty at most */
-#define LEFT_UNKNOWN	(1u << 20)	/* largest size a pipe can be given */
-#define GRANT_STEP	(CM_CREDIT_INITIAL / 4)
+#define PIPE_BYTES   65536u     /* what a pipe holds, and a pty at most */
+#define LEFT_UNKNOWN (1u << 20) /* largest size a pipe can be given */
+#define GRANT_STEP   (CM_CREDIT_INITIAL / 4)
 
 enum wait_kind { WAIT_IN, WAIT_OUT, WAIT_ERR, WAIT_LINGER };
 
@@ -77,7 +78,8 @@ static void past_add(struct exec_table *t, uint32_t id)
 	t->past_next = (t->past_next + 1) % EXEC_PAST;
 }
 
-/* The exec of a frame. NULL: *ret_why is the refusal, or NULL when it is to be dropped. */
+/* The exec of a frame. NULL: *ret_why is the refusal, or NULL when it is to be dropped.
+ */
 static struct exec *exec_of(struct exec_table *t, uint32_t id, const char **ret_why)
 {
 	struct exec *e = exec_find(t, id);
@@ -397,7 +399,7 @@ void exec_reaped(struct exec_table *t, pid_t pid, int status, const struct rusag
 		if (e->id && !e->exited && e->pid == pid)
 			break;
 	if (e == t->execs + EXEC_MAX)
-		return;	/* an orphan */
+		return; /* an orphan */
 	e->exited = true;
 	e->status = status;
 	e->usage = *usage;
@@ -429,7 +431,8 @@ size_t exec_poll_add(struct exec_table *t, struct pollfd *fds, struct exec_poll 
 			continue;
 		if (e->in_fd >= 0 && e->in_start < e->in_end)
 			poll_put(&fds, &refs, e->in_fd, POLLOUT, WAIT_IN, i);
-		/* Never without interest: a hang-up is reported whether asked for or not. */
+		/* Never without interest: a hang-up is reported whether asked for or not.
+		 */
 		if (e->out.fd >= 0 && e->out.credit && room)
 			poll_put(&fds, &refs, e->out.fd, POLLIN, WAIT_OUT, i);
 		if (e->err.fd >= 0 && e->err.credit && room)
@@ -447,8 +450,8 @@ void exec_poll_handle(struct exec_table *t, const struct pollfd *fd, struct exec
 
 	if (!fd->revents)
 		return;
-	/* Between poll and now a frame may have ended an exec or closed a descriptor; a slot
-	 * that has changed hands only costs a read that finds nothing. */
+	/* Between poll and now a frame may have ended an exec or closed a descriptor; a
+	 * slot that has changed hands only costs a read that finds nothing. */
 	switch (ref.kind) {
 	case WAIT_LINGER:
 		if (t->linger[ref.index] == fd->fd)

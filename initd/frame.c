@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoding of host-to-guest frames: pure functions over a buffer, no state, no system calls,
- * so that unit tests and the fuzzer run them as they are. One table says for each type which
- * lengths, ids and flags it allows; what depends on the state of an exec (an id in use, a
- * credit left) is checked by exec.c before it acts.
+ * Decoding of host-to-guest frames: pure functions over a buffer, no state, no system
+ * calls, so that unit tests and the fuzzer run them as they are. One table says for each
+ * type which lengths, ids and flags it allows; what depends on the state of an exec (an
+ * id in use, a credit left) is checked by exec.c before it acts.
  */
 #include <string.h>
 #include "initd/frame.h"
@@ -12,9 +12,9 @@ enum id_rule { ID_ZERO, ID_EXEC };
 
 static const struct rule {
 	uint16_t type;
-	uint16_t flags;		/* those allowed */
+	uint16_t flags; /* those allowed */
 	enum id_rule id;
-	uint32_t min, max;	/* payload bytes */
+	uint32_t min, max; /* payload bytes */
 } rules[] = {
 	{CM_F_RESUME, 0, ID_ZERO, sizeof(struct cm_resume), sizeof(struct cm_resume)},
 	/* At least one argument and the directory: two zero bytes. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * initd: PID 1 of a guest. It speaks the frames of abi/channel.h with the host, starts the
- * programs the host asks for and reaps every process that nobody else waits for.
+ * initd: PID 1 of a guest. It speaks the frames of abi/channel.h with the host, starts
+ * the programs the host asks for and reaps every process that nobody else waits for.
  *
- * One thread, one loop: poll; read the channel and act on whole frames; reap; pass streams;
- * say what is due; write the channel. Nothing in it blocks but poll (and vfork, until the
- * child has called execve). SIGCHLD writes to a pipe of our own, so that poll sees it.
+ * One thread, one loop: poll; read the channel and act on whole frames; reap; pass
+ * streams; say what is due; write the channel. Nothing in it blocks but poll (and vfork,
+ * until the child has called execve). SIGCHLD writes to a pipe of our own, so that poll
+ * sees it.
  *
- * States: before RESUMED only RESUME, SHUTDOWN and REPORT_GET are accepted. A further RESUME
- * may come at any time, after a restore or a fork. A frame that is refused is answered with
- * ERROR and has no effect. Lost framing and a lost host end the guest.
+ * States: before RESUMED only RESUME, SHUTDOWN and REPORT_GET are accepted. A further
+ * RESUME may come at any time, after a restore or a fork. A frame that is refused is
+ * answered with ERROR and has no effect. Lost framing and a lost host end the guest.
  *
- * For tests on a host: --channel-fd N uses a socket that is already open and answers RESUME
- * without the kernel's help, --no-mounts leaves the machine alone. Neither powers anything
- * off: the process kills its execs and exits, with 0 after SHUTDOWN.
+ * For tests on a host: --channel-fd N uses a socket that is already open and answers
+ * RESUME without the kernel's help, --no-mounts leaves the machine alone. Neither powers
+ * anything off: the process kills its execs and exits, with 0 after SHUTDOWN.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,10 +36,10 @@
 struct initd {
 	struct channel channel;
 	struct exec_table execs;
-	bool hosted;		/* a test on the host, not PID 1 of a guest */
+	bool hosted; /* a test on the host, not PID 1 of a guest */
 	bool resumed;
-	bool again;		/* there is work that no descriptor announces */
-	int report_fd;		/* -1: no report is under way */
+	bool again;    /* there is work that no descriptor announces */
+	int report_fd; /* -1: no report is under way */
 };
 
 enum { POLL_CHANNEL, POLL_CHILD, POLL_EXECS };
@@ -51,7 +52,7 @@ static void child_signal(int number)
 	int error = errno;
 
 	(void)number;
-	(void)!write(child_pipe[1], "", 1);	/* full: a wake-up is already due */
+	(void)!write(child_pipe[1], "", 1); /* full: a wake-up is already due */
 	errno = error;
 }
 
@@ -92,7 +93,8 @@ static const char *frame_resume(const struct frame *f)
 	} else {
 		error = system_resumed(initd.channel.fd, &answer);
 	}
-	/* Without fresh entropy nothing may run: no answer, and the host gives up on us. */
+	/* Without fresh entropy nothing may run: no answer, and the host gives up on us.
+	 */
 	if (error)
 		return "the kernel does not answer CM_IOC_RESUMED";
 	initd.resumed = true;
@@ -158,8 +160,8 @@ static void frames_handle(void)
 		if (result == FRAME_OK)
 			why = frame_handle(&f);
 		if (why)
-			channel_text(c, CM_F_ERROR, f.id, "initd: frame type %u: %s", f.type,
-				     why);
+			channel_text(c, CM_F_ERROR, f.id, "initd: frame type %u: %s",
+				     f.type, why);
 		if (result == FRAME_LOST)
 			initd_end_after_flush(2);
 		done += used;
@@ -228,7 +230,8 @@ static void initd_turn(void)
 			return;
 		initd_end(1);
 	}
-	if (fds[POLL_CHANNEL].revents & (POLLIN | POLLHUP | POLLERR) && channel_fill(c) < 0)
+	if (fds[POLL_CHANNEL].revents & (POLLIN | POLLHUP | POLLERR) &&
+	    channel_fill(c) < 0)
 		initd_end(1);
 	frames_handle();
 	if (fds[POLL_CHILD].revents)
@@ -237,7 +240,8 @@ static void initd_turn(void)
 		exec_poll_handle(&initd.execs, &fds[POLL_EXECS + i], refs[i]);
 	report_send();
 	exec_settle(&initd.execs);
-	/* What waited for room will not wake poll once the queue has been written at once. */
+	/* What waited for room will not wake poll once the queue has been written at
+	 * once. */
 	tight = !channel_data_room(c);
 	if (channel_flush(c) < 0)
 		initd_end(1);
@@ -266,7 +270,7 @@ static void signals_set_up(void)
 	signal(SIGPIPE, SIG_IGN);
 	if (sigaction(SIGCHLD, &action, NULL) < 0)
 		initd_fail("cannot handle SIGCHLD");
-	child_signal(SIGCHLD);	/* a child may have ended before the handler was there */
+	child_signal(SIGCHLD); /* a child may have ended before the handler was there */
 }
 
 static void channel_open(int fd)
@@ -300,14 +304,15 @@ int main(int argc, char **argv)
 	initd.hosted = fd >= 0;
 	initd.report_fd = -1;
 	umask(022);
-	/* Queued before the channel is open: it must be first, and mounting may have to log. */
+	/* Queued before the channel is open: it must be first, and mounting may have to
+	 * log. */
 	channel_send(&initd.channel, CM_F_HELLO, 0, 0, &hello, sizeof(hello));
 	if (!no_mounts && !initd.hosted)
 		system_mount_all(&initd.channel);
 	null_fd = system_open_null();
 	if (null_fd < 0)
 		initd_fail("cannot open /dev/null");
-	if (initd.hosted)	/* orphans come to us as they do to PID 1 */
+	if (initd.hosted) /* orphans come to us as they do to PID 1 */
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signals_set_up();
 	channel_open(fd);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From an EXEC frame to a running program. The parent makes pipes or a pty, then vforks: the
- * child borrows our memory and we stand still until it has called execve or _exit, so no page
- * tables are copied and the child may use the frame's strings where they lie. What the child
- * may touch is therefore little: system calls and its own stack.
+ * From an EXEC frame to a running program. The parent makes pipes or a pty, then vforks:
+ * the child borrows our memory and we stand still until it has called execve or _exit, so
+ * no page tables are copied and the child may use the frame's strings where they lie.
+ * What the child may touch is therefore little: system calls and its own stack.
  *
  * Whether execve succeeded is told by a close-on-exec pipe: end of file is success, eight
- * bytes are an errno and a step. (Borrowed memory would do with a true vfork, but a kernel is
- * free to implement vfork as fork.)
+ * bytes are an errno and a step. (Borrowed memory would do with a true vfork, but a
+ * kernel is free to implement vfork as fork.)
  *
- * All descriptors of initd are close-on-exec and 0, 1 and 2 are always open in initd, so that
- * none of the ones made here can be a target of the child's dup2.
+ * All descriptors of initd are close-on-exec and 0, 1 and 2 are always open in initd, so
+ * that none of the ones made here can be a target of the child's dup2.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +75,8 @@ static int pty_open(const struct frame_exec *exec, bool with_stdin, struct spawn
 	s->out = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
 	if (s->out < 0)
 		return errno;
-	if (ioctl(s->out, TIOCSPTLCK, &unlock) < 0 || ioctl(s->out, TIOCGPTN, &number) < 0)
+	if (ioctl(s->out, TIOCSPTLCK, &unlock) < 0 ||
+	    ioctl(s->out, TIOCGPTN, &number) < 0)
 		return errno;
 	snprintf(name, sizeof(name), "/dev/pts/%u", number);
 	s->slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -83,8 +84,8 @@ static int pty_open(const struct frame_exec *exec, bool with_stdin, struct spawn
 		return errno;
 	if (ioctl(s->out, TIOCSWINSZ, &size) < 0)
 		return errno;
-	/* A task that is not root may want to open its terminal by name. A devpts that cannot
-	 * change owners is no reason to refuse. */
+	/* A task that is not root may want to open its terminal by name. A devpts that
+	 * cannot change owners is no reason to refuse. */
 	(void)!fchown(s->slave, exec->head.uid, (gid_t)-1);
 	if (with_stdin) {
 		s->in = fcntl(s->out, F_DUPFD_CLOEXEC, 3);
@@ -116,14 +117,14 @@ static int streams_open(const struct frame_exec *exec, uint16_t flags, int null_
 
 /* ---- In the child, on borrowed memory ---- */
 
-/* A file that the kernel cannot execute but the user may is a script for sh, as execvp and
- * shells have it. */
+/* A file that the kernel cannot execute but the user may is a script for sh, as execvp
+ * and shells have it. */
 static int exec_script(const char *path, char *const *argv, char *const *envp)
 {
 	char *script[CM_EXEC_STRINGS + 2];
 	size_t i;
 
-	script[0] = (char *)(uintptr_t)"sh";
+	script[0] = (char *)(uintptr_t) "sh";
 	script[1] = (char *)(uintptr_t)path;
 	for (i = 1; argv[i]; i++)
 		script[i + 1] = argv[i];
@@ -165,7 +166,7 @@ static int exec_search(char *const *argv, char *const *envp)
 		length = (size_t)(end - dir);
 		if (length + 1 + name_size <= sizeof(path)) {
 			memcpy(path, dir, length);
-			if (length)	/* an empty element is the working directory */
+			if (length) /* an empty element is the working directory */
 				path[length++] = '/';
 			memcpy(path + length, name, name_size);
 			error = exec_path(path, argv, envp);
@@ -181,8 +182,9 @@ static int exec_search(char *const *argv, char *const *envp)
 
 static int child_credentials(const struct cm_exec *head)
 {
-	/* Direct system calls: a C library's wrappers take locks of the borrowed memory. When
-	 * nothing is to change nothing is asked for, so that tests run as any user. */
+	/* Direct system calls: a C library's wrappers take locks of the borrowed memory.
+	 * When nothing is to change nothing is asked for, so that tests run as any user.
+	 */
 	if (head->uid == geteuid() && head->gid == getegid())
 		return 0;
 	if (syscall(SYS_setgroups, 0, NULL) < 0 ||
@@ -192,8 +194,8 @@ static int child_credentials(const struct cm_exec *head)
 	return 0;
 }
 
-static void child_run(const struct frame_exec *exec, const struct child_ends *ends, bool tty,
-		      int report_fd)
+static void child_run(const struct frame_exec *exec, const struct child_ends *ends,
+		      bool tty, int report_fd)
 {
 	struct report report = {.step = CM_FAILED_SPAWN};
 	sigset_t none;
@@ -239,8 +241,8 @@ static int report_read(int fd, struct report *ret)
 	return n < 0 ? errno : EIO;
 }
 
-static int child_start(const struct frame_exec *exec, const struct child_ends *ends, bool tty,
-		       pid_t *ret_pid, uint32_t *ret_step)
+static int child_start(const struct frame_exec *exec, const struct child_ends *ends,
+		       bool tty, pid_t *ret_pid, uint32_t *ret_step)
 {
 	struct report report = {.step = CM_FAILED_SPAWN};
 	sigset_t all, old;

@@ -11,11 +11,11 @@ struct frame_exec;
 
 /* Our ends; -1 where there is none. All non-blocking and close-on-exec but `slave`. */
 struct spawn {
-	pid_t pid;	/* leader of its own session and process group */
-	int in;		/* write end of stdin, or a second descriptor of the pty's master */
-	int out;	/* read end of stdout, or the pty's master */
+	pid_t pid; /* leader of its own session and process group */
+	int in;    /* write end of stdin, or a second descriptor of the pty's master */
+	int out;   /* read end of stdout, or the pty's master */
 	int err;
-	int slave;	/* of the pty: held so that the master does not end early */
+	int slave; /* of the pty: held so that the master does not end early */
 };
 
 /* Returns 0 once the program runs (execve succeeded), or its errno with *ret_step an enum

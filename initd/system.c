@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of initd that only make sense as PID 1 of a guest. Host tests run without them
+ * The parts of initd that only make sense as PID 1 of a guest. Host tests run without
+ * them
  * (--no-mounts, --channel-fd).
  */
 #include <errno.h>
@@ -38,8 +39,8 @@ void system_mount_all(struct channel *c)
 
 	for (m = mounts; m < mounts + sizeof(mounts) / sizeof(mounts[0]); m++) {
 		if (mkdir(m->dir, 0755) < 0 && errno != EEXIST)
-			channel_text(c, CM_F_LOG, 0, "initd: cannot make %s: %s\n", m->dir,
-				     strerror(errno));
+			channel_text(c, CM_F_LOG, 0, "initd: cannot make %s: %s\n",
+				     m->dir, strerror(errno));
 		/* EBUSY: the kernel has mounted it itself. */
 		if (mount(m->type, m->dir, m->type, m->flags, m->options) < 0 &&
 		    errno != EBUSY)

@@ -9,8 +9,8 @@
 
 struct channel;
 
-/* Mounts what Linux programs expect, names the host. Failures become LOG frames: a task that
- * needs none of it still runs. */
+/* Mounts what Linux programs expect, names the host. Failures become LOG frames: a task
+ * that needs none of it still runs. */
 void system_mount_all(struct channel *c);
 
 /* Makes sure that descriptors 0, 1 and 2 are taken and returns one for /dev/null, -1 with

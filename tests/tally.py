@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts the results of all test runs: meson's logs and the rehearsal machine's.
 
-  tally.py LOG-DIRECTORY
+  tally.py LOG...
 
-host.json and kvm.json are meson's, machine.json is machine.py's, in the same format: one
-JSON object a line. Prints what failed and what was skipped, why, and the sum as the last
-line; the exit status is 1 when anything failed or nothing ran.
+machine.json is machine.py's, the others are meson's, in the same format: one JSON object a
+line; a log that is absent was not wanted. Prints what failed and what was skipped, why, and
+the sum as the last line; the exit status is 1 when anything failed or nothing ran.
 """
 import json
 import os
@@ -26,12 +26,14 @@ def main():
     required = os.environ.get('CASEMATE_REQUIRE_KVM') == '1'
     count = {'pass': 0, 'fail': 0, 'skip': 0}
     remarks = []
-    for log in ('host.json', 'kvm.json', 'machine.json'):
-        for e in entries(os.path.join(sys.argv[1], log)):
+    for path in sys.argv[1:]:
+        log = os.path.basename(path)
+        for e in entries(path):
             status = e.get('returncode', 1)
             if e['result'] in ('TIMEOUT', 'ERROR', 'FAIL', 'INTERRUPT', 'UNEXPECTEDPASS'):
                 status = status or 1
-            where = ' (rehearsal machine)' if log == 'machine.json' else ''
+            where = {'machine.json': ' (rehearsal machine)', 'asan.json': ' (sanitizers)'
+                     }.get(log, '')
             for name, result, remark in tap.cases(e['name'], status, e.get('stdout') or ''):
                 if result == 'skip' and (log == 'machine.json' or
                                          log == 'kvm.json' and required):

@@ -33,22 +33,17 @@ quietly() {
 	return $status
 }
 
+# build [DIRECTORY [MESON-OPTION...]]
 build() {
-	if [ ! -f "$BUILD/build.ninja" ]; then
-		quietly meson setup "$BUILD" || die "meson setup failed (see above)"
+	local dir=${1:-$BUILD}
+	[ $# = 0 ] || shift
+	if [ ! -f "$dir/build.ninja" ]; then
+		quietly meson setup "$dir" "$@" || die "meson setup failed (see above)"
 	fi
-	quietly ninja -C "$BUILD" || die "the build failed (see above)"
+	quietly ninja -C "$dir" || die "the build failed (see above)"
 }
 
-# The small root image: Debian's busybox. Made again when its maker or busybox is newer.
+# The small root image, of Debian's busybox. Its maker does nothing when it is up to date.
 build_image() {
-	local maker=tools/mkimage-busybox.sh f
-	[ -x $maker ] || die "$maker is missing"
-	for f in $maker /bin/busybox; do
-		if [ ! -f "$IMAGE" ] || [ "$f" -nt "$IMAGE" ]; then
-			mkdir -p "${IMAGE%/*}"
-			quietly $maker "$IMAGE" || die "could not make $IMAGE (see above)"
-			break
-		fi
-	done
+	quietly tools/mkimage-busybox.sh "$BUILD" || die "could not make $IMAGE (see above)"
 }

@@ -7,7 +7,8 @@
 #
 # The suites kvm and e2e need /dev/kvm. Where it is missing they run in the rehearsal machine,
 # with the suite of that name, which always does: one boot for all of them.
-# CASEMATE_REQUIRE_KVM=1 makes their skips failures.
+# CASEMATE_REQUIRE_KVM=1 makes their skips failures. CASEMATE_TEST_ASAN=0 leaves out the second
+# build, with sanitizers.
 set -eu
 cd "$(dirname "$(realpath "$0")")/.."
 . tools/lib.sh
@@ -32,12 +33,18 @@ build
 build_image
 
 logs=$BUILD/meson-logs
-rm -f "$logs"/host.json "$logs"/kvm.json "$logs"/machine.json
+rm -f "$logs"/host.json "$logs"/kvm.json "$logs"/machine.json "$BUILD"-asan/meson-logs/asan.json
 host=(--suite unit --suite fuzz --suite lint)
 export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
 echo "== On this host: unit, fuzz, lint"
-meson test -C "$BUILD" --no-rebuild --logbase host --print-errorlogs "${host[@]}" "$@" \
+meson test -C "$BUILD" --no-rebuild --logbase host --print-errorlogs -t 2 "${host[@]}" "$@" \
 	</dev/null || true
+if [ "${CASEMATE_TEST_ASAN:-1}" = 1 ]; then
+	echo "== On this host, under AddressSanitizer and UBSan: unit, fuzz"
+	build "$BUILD-asan" -Db_sanitize=address,undefined -Db_lundef=false
+	meson test -C "$BUILD-asan" --no-rebuild --logbase asan --print-errorlogs -t 4 \
+		--suite unit --suite fuzz "$@" </dev/null || true
+fi
 suites=(rehearsal)
 if why=$(kvm_trouble); then
 	echo "== On this host, with its /dev/kvm: kvm, e2e"
@@ -54,4 +61,4 @@ if wait "$booting"; then
 else
 	python3 tests/machine.py --log "$logs/machine.json" --broken
 fi
-python3 tests/tally.py "$logs"
+python3 tests/tally.py "$logs"/{host,kvm,machine}.json "$BUILD"-asan/meson-logs/asan.json

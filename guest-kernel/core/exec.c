@@ -427,20 +427,9 @@ static void switch_mm(struct task *t, struct mm *mm)
 
 	process_account_mm(t->proc);
 	t->mm = t->proc->mm = mm;
-	arch_load_cr3(mm->pml4);
+	mm_activate(mm);
 	if (old != NULL)
 		mm_put(old);
-}
-
-static void set_exec_inode(struct process *p, struct inode *i)
-{
-	inode_get(i);
-	i->exec_count++;
-	if (p->exec_inode != NULL) {
-		p->exec_inode->exec_count--;
-		inode_put(p->exec_inode);
-	}
-	p->exec_inode = i;
 }
 
 static void reset_signals(struct task *t)
@@ -461,7 +450,6 @@ static void exec_commit(struct exec_state *x, struct mm *mm, const struct exec_i
 
 	task_leave_mm(t);
 	switch_mm(t, mm);
-	set_exec_inode(p, x->file->inode);
 	reset_signals(t);
 	files_close_on_exec(p->files);
 	set_comm(t, x->filename);

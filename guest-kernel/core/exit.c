@@ -17,6 +17,7 @@
 #include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/core/time.h"
 #include "guest-kernel/fs/vfs.h"
+#include "guest-kernel/ipc/tty.h"
 #include "guest-kernel/mm/mm.h"
 
 #define NS_PER_TICK	(NSEC_PER_SEC / 100)
@@ -193,12 +194,7 @@ static void process_release(struct process *p)
 	p->fs = NULL;
 	if (fs != NULL)
 		fs_context_put(fs);
-	if (p->exec_inode != NULL) {
-		p->exec_inode->exec_count--;
-		inode_put(p->exec_inode);
-		p->exec_inode = NULL;
-	}
-	if (p->pid == p->sid)
+	if (p->ctty != NULL)
 		tty_session_exit(p);
 }
 
@@ -236,7 +232,7 @@ void task_exit(int status)
 	signal_task_exiting(t);
 	/* process_release() may have slept, but nobody can have made a thread meanwhile. */
 	last = p->nthreads == 1;
-	sched_account(true);
+	sched_account_flush();
 	p->utime_ns += t->utime_ns;
 	p->stime_ns += t->stime_ns;
 	p->minflt += t->minflt;

@@ -15,6 +15,7 @@
 #include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/core/time.h"
 #include "guest-kernel/fs/vfs.h"
+#include "guest-kernel/ipc/tty.h"
 #include "guest-kernel/mm/mm.h"
 #include "guest-kernel/mm/page.h"
 #include "guest-kernel/mm/uaccess.h"
@@ -140,6 +141,7 @@ static void fork_child(void *arg)
 
 		(void)PUT_USER(tid, t->set_child_tid);
 	}
+	sched_account(true);
 	arch_return_to_user();
 }
 
@@ -184,10 +186,9 @@ static int process_inherit(struct process *p, struct task *t, const struct clone
 			return -ENOMEM;
 	}
 	p->mm = t->mm;
-	p->exec_inode = from->exec_inode;
-	if (p->exec_inode != NULL) {
-		inode_get(p->exec_inode);
-		p->exec_inode->exec_count++;
+	if (from->ctty != NULL) {
+		tty_get(from->ctty);
+		p->ctty = from->ctty;
 	}
 	p->pgid = from->pgid;
 	p->sid = from->sid;
@@ -211,10 +212,8 @@ static void process_abandon(struct process *p)
 		files_put(p->files);
 	if (p->fs != NULL)
 		fs_context_put(p->fs);
-	if (p->exec_inode != NULL) {
-		p->exec_inode->exec_count--;
-		inode_put(p->exec_inode);
-	}
+	if (p->ctty != NULL)
+		tty_put(p->ctty);
 	process_put(p);
 }
 

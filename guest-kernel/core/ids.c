@@ -2,6 +2,7 @@
 /* Process ids, process groups and sessions. */
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task_internal.h"
+#include "guest-kernel/ipc/tty.h"
 
 SYSCALL(getpid, void)
 {
@@ -111,5 +112,7 @@ SYSCALL(setsid, void)
 	pid_drop(self->sid);
 	self->sid = self->pid;
 	set_pgid(self, self->pid);
+	if (self->ctty != NULL)
+		tty_forget(self);
 	return self->pid;
 }

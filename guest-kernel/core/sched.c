@@ -48,7 +48,10 @@ RB_GENERATE_INTERNAL(run_tree, task, run_node, run_cmp, static __attribute__((un
 static struct run_tree runq;
 static unsigned nqueued;
 static uint64_t min_vruntime;
-static uint64_t account_stamp;
+/* Cycles of current since the last flush, by side; `since` in ns. */
+static struct {
+	uint64_t stamp, user, kernel, since;
+} account;
 static uint64_t armed = NO_DEADLINE;
 static struct task *dead_task;
 static bool idling;
@@ -58,15 +61,6 @@ static uint64_t idle_ns, nswitches;
 #define LOAD_PERIOD	(5 * NSEC_PER_SEC)
 static const uint64_t load_exp[3] = {60296, 64453, 65173};	/* e^(-5/60), /300, /900 << 16 */
 static uint64_t load_avg[3], load_since, load_last, load_integral;
-
-void sched_init(void)
-{
-	RB_INIT(&runq);
-	nqueued = 0;
-	min_vruntime = NSEC_PER_SEC;
-	account_stamp = load_since = load_last = clock_monotonic_ns();
-	armed = NO_DEADLINE;
-}
 
 unsigned sched_nr_runnable(void)
 {
@@ -271,21 +265,65 @@ void sched_add(struct task *t)
 
 void sched_account(bool to_user)
 {
-	uint64_t now = clock_monotonic_ns();
-	uint64_t delta = now > account_stamp ? now - account_stamp : 0;
+	uint64_t tsc = arch_tsc();
 
-	account_stamp = now;
 	if (to_user)
-		current->stime_ns += delta;
+		account.kernel += tsc - account.stamp;
 	else
-		current->utime_ns += delta;
-	itimer_account(current->proc, to_user ? 0 : delta, to_user ? delta : 0);
+		account.user += tsc - account.stamp;
+	account.stamp = tsc;
+}
+
+/* total * part / whole to 31 bits of precision, without a 128-bit division. */
+static uint64_t share(uint64_t total, uint64_t part, uint64_t whole)
+{
+	unsigned shift = 0;
+
+	for (; whole >> 31 != 0; whole >>= 1)
+		part >>= 1;
+	for (; total >> 31 != 0; total >>= 1)
+		shift++;
+	return whole != 0 ? (total * part / whole) << shift : 0;
+}
+
+/* Turns the cycles counted since the last flush into current's nanoseconds. */
+void sched_account_flush(void)
+{
+	uint64_t now = clock_monotonic_ns(), total, user;
+
+	/* Outside a system call (an interrupt, a fault) it was the program that ran. */
+	sched_account(current->is_syscall);
+	total = now > account.since ? now - account.since : 0;
+	user = share(total, account.user, account.user + account.kernel);
+	account.user = account.kernel = 0;
+	account.since = now;
+	current->utime_ns += user;
+	current->stime_ns += total - user;
+	itimer_account(current->proc, user, total - user);
+}
+
+/* Time from here on is another task's. */
+static void account_restart(uint64_t now)
+{
+	account.user = account.kernel = 0;
+	account.stamp = arch_tsc();
+	account.since = now;
+}
+
+void sched_init(void)
+{
+	RB_INIT(&runq);
+	nqueued = 0;
+	min_vruntime = NSEC_PER_SEC;
+	load_since = load_last = clock_monotonic_ns();
+	account_restart(load_since);
+	armed = NO_DEADLINE;
 }
 
 void task_times(const struct task *t, uint64_t *ret_utime, uint64_t *ret_stime)
 {
 	if (t == current)
-		sched_account(true);
+		sched_account_flush();
 	*ret_utime = t->utime_ns;
 	*ret_stime = t->stime_ns;
 }
@@ -308,10 +346,10 @@ void sched_tick(void)
 {
 	uint64_t now = clock_monotonic_ns();
 
-	if (armed <= now)
-		armed = NO_DEADLINE;
+	/* It fired, maybe early: far deadlines are armed in steps. */
+	armed = NO_DEADLINE;
 	if (!idling && current->state == TASK_RUNNABLE) {
-		sched_account(true);
+		sched_account_flush();
 		update_run(current, now);
 		if (nqueued > 0 && now >= current->slice_end)
 			current->need_resched = true;
@@ -334,7 +372,7 @@ static void idle(struct task *prev)
 {
 	uint64_t start = clock_monotonic_ns(), now;
 
-	sched_account(true);
+	sched_account_flush();
 	idling = true;
 	while (prev->state != TASK_RUNNABLE && nqueued == 0) {
 		if (!arch_irq_pending()) {
@@ -348,7 +386,7 @@ static void idle(struct task *prev)
 	load_update(now);
 	idling = false;
 	idle_ns += now - start;
-	account_stamp = now;
+	account_restart(now);
 	prev->run_since = now;
 }
 
@@ -383,7 +421,7 @@ void schedule(void)
 	else if (next != prev)
 		prev->nivcsw++;
 	if (next != prev) {
-		sched_account(true);
+		sched_account_flush();
 		nswitches++;
 		if (prev->state == TASK_DEAD)
 			dead_task = prev;

@@ -6,8 +6,8 @@
  * group or session carries it: pid_use[] counts these. task_find() knows living tasks only;
  * process_find() also zombies.
  *
- * References: the table holds one to each process until it is reaped, pidfds and /proc files
- * hold more. Each task holds a reference to its mm; proc->mm is borrowed from them. A dead
+ * References: the table holds one to each process until it is reaped; its tasks, pidfds and
+ * /proc files hold more. Each task holds a reference to its mm; proc->mm is borrowed from them. A dead
  * task is freed, with its mm, on the stack of the next task that runs: its stack and page
  * tables are in use until then.
  *
@@ -19,7 +19,9 @@
 #include <linux/capability.h>
 
 #include "abi/layout.h"
+#include "abi/platform.h"
 #include "guest-kernel/arch/arch.h"
+#include "guest-kernel/arch/cpu.h"
 #include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/mm.h"
@@ -148,6 +150,7 @@ struct task *task_new(struct process *p, int tid)
 	t->xstate = (uint8_t *)ALIGN_UP((uintptr_t)t->xstate_alloc, 64UL);
 	t->kstack = page_to_virt(stack);
 	memset(task_frame(t), 0, sizeof(struct trapframe));
+	process_get(p);
 	t->proc = p;
 	t->tid = tid;
 	t->state = TASK_UNINTERRUPTIBLE;
@@ -169,6 +172,7 @@ void task_free(struct task *t)
 	page_put(phys_to_page(virt_to_phys(t->kstack)));
 	kfree(t->xstate_alloc);
 	pid_drop(t->tid);
+	process_put(t->proc);
 	kfree(t);
 	task_counts.tasks--;
 }
@@ -419,12 +423,13 @@ int init_start(struct file *file)
 	strcpy(p->comm, "initd");
 	current->mm = p->mm = mm;
 	task_frame_start(tf, image.entry, image.sp);
-	arch_load_cr3(mm->pml4);
+	mm_activate(mm);
 	arch_set_fsbase(0);
 	arch_set_gsbase(0);
 	fpu_init_state(current->xstate);
 	fpu_restore(current->xstate);
 	sched_account(true);
+	arch_stage(CM_STAGE_INIT);
 	arch_return_to_user();
 }
 

@@ -22,7 +22,6 @@
 struct dentry;
 struct file;
 struct files;
-struct inode;
 struct mm;
 struct tty;
 
@@ -141,7 +140,7 @@ struct process {
 	struct sighand *sighand;	/* stays until the process is reaped */
 	struct cred *cred;
 	struct sigpending pending;	/* shared */
-	struct tty *ctty;		/* reference held; session leader's */
+	struct tty *ctty;		/* reference held */
 	struct krlimit rlim[KRLIM_NLIMITS];
 	char comm[16];			/* leader's */
 
@@ -173,7 +172,6 @@ struct process {
 	bool reaped;			/* waited for: its pid may be somebody else's by now */
 	int creator_tid;		/* the parent's thread that made it: pdeath, __WNOTHREAD */
 	struct task *exec_task;		/* the thread that execs: the others must go */
-	struct inode *exec_inode;	/* program run, counted in inode->exec_count */
 	bool thp_disable, io_flusher;
 	uint32_t membarrier;		/* commands registered */
 	struct exec_stats {		/* /proc/casemate/report */
@@ -220,7 +218,9 @@ void sched_add(struct task *t);			/* a new task */
 void schedule(void);				/* switch to the next runnable task, or idle */
 void sched_yield_now(void);
 void sched_tick(void);				/* from irq_process: slice accounting */
-void sched_account(bool to_user);		/* at entry and exit, for utime/stime */
+/* At entry (false: what ran until now was the program) and exit (true: it was the kernel).
+ * Cheap, and may be left out: then the time goes to the wrong side. */
+void sched_account(bool to_user);
 /* Arms the hardware timer if the earliest timer or the slice's end is before what it is armed
  * for: ktimer_set() must call it (or arm by itself what is the new earliest). Arming is dear on some hosts: it is never armed later. */
 void sched_arm_timer(void);
@@ -245,9 +245,6 @@ struct process *pidfd_process(int fd, bool *ret_nonblock);
 extern char sys_hostname[65], sys_domainname[65];
 #define SYS_RELEASE "6.1.0-casemate"
 #define SYS_VERSION "#1 SMP Casemate"
-
-/* Hook: a session leader with a terminal exits: hang up. hooks.c has a weak empty one. */
-void tty_session_exit(struct process *p);
 
 /* ---- entry.c ---- */
 void irq_process(void);				/* take noted interrupts: timers, devices */

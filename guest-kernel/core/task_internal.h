@@ -73,6 +73,7 @@ void cred_fixup_uids(struct cred *c, const struct cred *old);
 /* ---- sched.c ---- */
 void sched_task_init(struct task *t, const struct task *parent);
 void sched_set_nice(struct task *t, int nice, int policy);
+void sched_account_flush(void);		/* current's times are exact after it */
 void sched_finish_switch(void);		/* first thing in a new task */
 /* sleep_once() until a time of the realtime clock, which may jump. */
 int sleep_once_realtime(uint64_t real_ns);

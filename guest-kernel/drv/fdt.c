@@ -6,6 +6,7 @@
 #include <libfdt.h>
 
 #include "abi/devicetree.h"
+#include "guest-kernel/arch/arch.h"
 #include "guest-kernel/drv/drv.h"
 
 struct machine machine;

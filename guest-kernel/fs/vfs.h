@@ -19,6 +19,7 @@
 #ifndef FS_VFS_H
 #define FS_VFS_H
 
+#include <bsd/sys/tree.h>
 #include <sys/queue.h>
 #include "guest-kernel/core/wait.h"
 #include "guest-kernel/lib/kernel.h"
@@ -189,14 +190,21 @@ struct inode {
 	uint32_t writers;		/* files open for writing: ETXTBSY */
 	uint32_t exec_count;		/* running programs: ETXTBSY */
 	bool patched;			/* some of its pages have patched copies: mm/patch.c */
-	uint32_t seals;			/* memfd */
+	uint32_t seals;			/* memfd: F_SEAL_* */
+	uint32_t flags;			/* INODE_* */
 	void *pipe;			/* struct pipe of a FIFO */
 	void *sock;			/* bound AF_UNIX socket */
 	struct { void *first; } watches;	/* inotify */
 	void *priv;			/* of the filesystem */
 };
 
+#define INODE_LINKABLE	0x1u		/* O_TMPFILE without O_EXCL: linkat may name it */
+#define INODE_MEMFD	0x2u		/* seals mean something */
+#define INODE_IMMUTABLE	0x4u		/* never open for writing (initd's own file) */
+
 struct inode *inode_new(struct superblock *sb, uint32_t mode);	/* refs 1, times now */
+/* The same with `extra` zeroed bytes behind it, which priv points to: freed with it. */
+struct inode *inode_new_priv(struct superblock *sb, uint32_t mode, size_t extra);
 void inode_get(struct inode *i);
 void inode_put(struct inode *i);
 
@@ -210,15 +218,23 @@ struct dentry {
 	struct dentry *covers;		/* of a mount root: what it covers, or NULL */
 	uint64_t cookie;		/* position in its directory */
 	void *priv;			/* of the filesystem */
-	uint16_t len;
-	char name[];			/* zero-ended */
+	struct dentry *hash_next;	/* memory filesystems: in the directory's table, */
+	RB_ENTRY(dentry) by_cookie;	/* and in its order */
+	uint32_t hash;
+	uint16_t len, room;		/* of name; what it may grow to, zero included */
+	char *name;			/* zero-ended: store, or an allocation of its own */
+	char store[];
 };
 #define DENTRY_DELETED	0x1u		/* unlinked: paths show " (deleted)" */
 #define DENTRY_ANON	0x2u		/* pipe:[n], socket:[n], anon_inode:..., memfd:x */
+extern struct dentry *fs_root;		/* the global root, set by rootfs_mount */
 struct dentry *dentry_new(struct dentry *parent, const char *name, size_t len,
 			  struct inode *inode);	/* takes over the inode reference */
 /* For pipes and such: a file that has no place in the tree. Takes over the inode reference. */
 struct dentry *dentry_anon(struct inode *inode, const char *name);
+/* rename: -ENOMEM with nothing changed; cannot fail when room was reserved. */
+int dentry_set_name(struct dentry *d, const char *name, size_t len);
+int dentry_reserve_name(struct dentry *d, size_t len);
 void dentry_get(struct dentry *d);
 void dentry_put(struct dentry *d);
 /* Absolute path as seen from `root` (NULL: the global root) into buf; returns its start inside
@@ -255,6 +271,7 @@ struct file {
 	TAILQ_HEAD(, epitem) epitems;	/* epoll interest in this file */
 	int owner_pid, owner_sig;	/* F_SETOWN, F_SETSIG */
 	bool can_read, can_write;
+	bool counted_writer;		/* in inode->writers */
 	uint64_t readdir_pos;
 };
 

@@ -23,7 +23,7 @@
 #define DEVTMPFS_MAGIC	0x01021994	/* as tmpfs */
 
 /* The channel's device is drv/'s; a build without it has no such node. */
-int channel_open(struct inode *i, struct file *f) __attribute__((weak));
+int channel_open(struct inode *i, struct file *f);
 
 int ipc_setattr(struct inode *i, const struct attr *a)
 {

@@ -26,11 +26,11 @@
 #define IOC_TIOCGPKT	0x80045438u
 
 static struct tty *ptys[PTY_MAX];
-/* Inodes belong to this one whatever mount they are seen through, and outlive any. */
-static struct superblock pts_sb = {
+/* The first mount's; superblocks and their roots are never freed. Before there is one: */
+static struct superblock *devpts_sb;
+static struct superblock no_sb = {
 	.type = "devpts", .dev = KMKDEV(0, 11), .magic = DEVPTS_MAGIC,
 };
-static struct dentry *devpts_root;	/* of the first mount; reference held */
 static struct {
 	uint32_t mode, ptmxmode, gid;
 	bool gid_set;
@@ -66,7 +66,8 @@ static const struct inode_ops pts_inode_ops = {
 
 static struct inode *pts_inode(struct tty *t)
 {
-	struct inode *i = inode_new(&pts_sb, KS_IFCHR | options.mode);
+	struct inode *i = inode_new(devpts_sb != NULL ? devpts_sb : &no_sb,
+				    KS_IFCHR | options.mode);
 
 	if (i == NULL)
 		return NULL;
@@ -453,9 +454,9 @@ struct dentry *pty_slave_dentry(struct tty *t)
 	char name[12];
 	int len = ksnprintf(name, sizeof(name), "%d", t->index);
 
-	if (devpts_root == NULL)
+	if (devpts_sb == NULL)
 		return ERR_PTR(-ENOENT);
-	return devpts_lookup(devpts_root, name, (size_t)len);
+	return devpts_lookup(devpts_sb->root, name, (size_t)len);
 }
 
 static uint32_t parse_number(const char *s, unsigned base)
@@ -489,15 +490,13 @@ static int devpts_mount(struct superblock *sb, const char *data)
 	struct inode *root, *ptmx;
 
 	parse_options(data);
-	if (devpts_root == NULL && sb->dev != 0)
-		pts_sb.dev = sb->dev;
-	ptmx = inode_new(&pts_sb, KS_IFCHR | options.ptmxmode);
+	ptmx = inode_new(sb, KS_IFCHR | options.ptmxmode);
 	if (ptmx == NULL)
 		return -ENOMEM;
 	ptmx->ino = 2;
 	ptmx->rdev = KMKDEV(5, 2);
 	ptmx->ops = &ptmx_inode_ops;
-	root = inode_new(&pts_sb, KS_IFDIR | 0755);
+	root = inode_new(sb, KS_IFDIR | 0755);
 	if (root == NULL) {
 		inode_put(ptmx);
 		return -ENOMEM;
@@ -509,10 +508,8 @@ static int devpts_mount(struct superblock *sb, const char *data)
 	sb->root = dentry_new(NULL, "", 0, root);
 	if (sb->root == NULL)
 		return -ENOMEM;
-	if (devpts_root == NULL) {
-		devpts_root = sb->root;
-		dentry_get(devpts_root);
-	}
+	if (devpts_sb == NULL)
+		devpts_sb = sb;
 	return 0;
 }
 

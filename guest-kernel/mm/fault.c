@@ -98,7 +98,7 @@ static bool fault_huge(struct fault *f)
 
 	if (!want_huge(f))
 		return false;
-	pde = pt_pde(f->mm, f->va, true);
+	pde = pt_pde(f->mm, f->va, f->pa_flags);
 	if (pde == NULL || *pde != 0)
 		return false;
 	p = page_alloc(HUGE_SHIFT - PAGE_SHIFT, PA_ZERO | PA_NOWAIT);
@@ -128,7 +128,7 @@ static int fault_anon_write(struct fault *f)
 
 	if (fault_huge(f))
 		return 0;
-	pte = pt_alloc(f->mm, f->va);
+	pte = pt_alloc(f->mm, f->va, f->pa_flags);
 	if (pte == NULL)
 		return -ENOMEM;
 	chunk_bounds(f, ANON_CHUNK, &start, &end);
@@ -163,7 +163,7 @@ static int fault_anon_write(struct fault *f)
 static int fault_anon_read(struct fault *f)
 {
 	uintptr_t start, end;
-	pte_t *pte = pt_alloc(f->mm, f->va);
+	pte_t *pte = pt_alloc(f->mm, f->va, f->pa_flags);
 
 	if (pte == NULL)
 		return -ENOMEM;
@@ -186,7 +186,7 @@ static int fault_copy(struct fault *f, paddr_t from, pte_t soft)
 
 	if (p == NULL)
 		return -ENOMEM;
-	pte = pt_alloc(f->mm, f->va);
+	pte = pt_alloc(f->mm, f->va, f->pa_flags);
 	if (pte == NULL) {
 		page_put(p);
 		return -ENOMEM;
@@ -266,7 +266,7 @@ static int file_page(const struct vma *v, uintptr_t va, paddr_t *ret)
 static void fill_runs(struct mm *mm, struct vma *v, uintptr_t start, uintptr_t end)
 {
 	struct inode *inode = v->inode;
-	pte_t *pte = pt_alloc(mm, start);
+	pte_t *pte = pt_alloc(mm, start, PA_NOWAIT);
 
 	if (pte == NULL)
 		return;
@@ -338,14 +338,14 @@ static void fault_around(struct fault *f)
 		paddr_t pa;
 
 		/* Looked up each time: getting a page may zap entries. */
-		pte = pt_alloc(f->mm, start);
+		pte = pt_alloc(f->mm, start, f->pa_flags);
 		if (pte == NULL)
 			return;
 		if (*pte != 0)
 			continue;
 		if (file_page(f->v, start, &pa) != 0)
 			return;
-		pte = pt_alloc(f->mm, start);
+		pte = pt_alloc(f->mm, start, f->pa_flags);
 		if (pte == NULL || *pte != 0) {
 			phys_put(pa);
 			return;
@@ -363,7 +363,7 @@ static void copy_around(struct fault *f)
 	end = file_end(f->v, start, end);
 	for (; start < end; start += PAGE_SIZE) {
 		struct fault g = *f;
-		pte_t *pte = pt_alloc(f->mm, start);
+		pte_t *pte = pt_alloc(f->mm, start, f->pa_flags);
 		paddr_t pa;
 
 		if (pte == NULL || *pte != 0)
@@ -405,7 +405,7 @@ static int fault_file(struct fault *f)
 			copy_around(f);
 		return r;
 	}
-	pte = pt_alloc(f->mm, f->va);
+	pte = pt_alloc(f->mm, f->va, f->pa_flags);
 	if (pte == NULL) {
 		phys_put(pa);
 		return -ENOMEM;
@@ -428,7 +428,7 @@ static int fault_file(struct fault *f)
 			if (mem_stats.free_pages < 2048 ||
 			    inode->ops->get_page(inode, vma_index(f->v, start), true, &pa) != 0)
 				break;
-			pte = pt_alloc(f->mm, start);
+			pte = pt_alloc(f->mm, start, f->pa_flags);
 			if (pte == NULL || *pte != 0) {
 				phys_put(pa);
 				break;
@@ -475,7 +475,7 @@ static bool vma_allows(const struct vma *v, unsigned error)
 
 static int fault_frames(struct fault *f)
 {
-	pte_t *pte = pt_alloc(f->mm, f->va);
+	pte_t *pte = pt_alloc(f->mm, f->va, f->pa_flags);
 
 	if (pte == NULL)
 		return -ENOMEM;
@@ -530,11 +530,8 @@ struct fault_result mm_fault(struct mm *mm, uintptr_t addr, unsigned error)
 		}
 	}
 	tlb_finish(&f.tlb);
-	if (r == 0) {
-		if (current != NULL && current->mm == mm)
-			current->minflt++;
+	if (r == 0)
 		return fault_ok;
-	}
 	if (r != -ENOMEM)
 		return (struct fault_result){KSIGBUS, KILL_CODE_BUS_ADRERR};
 	/* Out of memory: somebody dies. If that is not us, let it run and try again. */

@@ -128,7 +128,7 @@ static int fork_tables(struct fork *fk, const struct vma *v)
 		}
 		if (ALIGN_DOWN(it.va, HUGE_SIZE) != region) {
 			region = ALIGN_DOWN(it.va, HUGE_SIZE);
-			dst = pt_alloc(fk->to, region);
+			dst = pt_alloc(fk->to, region, PA_NOWAIT);
 			if (dst == NULL)
 				return -ENOMEM;
 		}

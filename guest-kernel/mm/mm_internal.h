@@ -40,13 +40,17 @@ void tlb_init(struct tlb *t, struct mm *mm);
 void tlb_page(struct tlb *t, uintptr_t va);
 void tlb_finish(struct tlb *t);
 
+void pt_init(void);
 void table_pool_shrink(void);
 paddr_t pt_new_root(void);			/* 0: out of memory */
 void pt_free_root(paddr_t pml4);		/* its user half must be empty */
 /* The leaf entry for va: in a page table, or (*huge set) a 2 MiB one; NULL without a table. */
 pte_t *pt_leaf(struct mm *mm, uintptr_t va, bool *huge);
-pte_t *pt_pde(struct mm *mm, uintptr_t va, bool alloc);
-pte_t *pt_alloc(struct mm *mm, uintptr_t va);	/* NULL: out of memory. No huge entry there */
+/* pa_flags are page_alloc's, for tables that are missing; PT_LOOKUP: make none. */
+#define PT_LOOKUP	0x80u
+pte_t *pt_pde(struct mm *mm, uintptr_t va, unsigned pa_flags);
+/* NULL: out of memory. There must be no huge entry. */
+pte_t *pt_alloc(struct mm *mm, uintptr_t va, unsigned pa_flags);
 /* Replaces a 2 MiB entry by 512 small ones. -ENOMEM. */
 int pt_split(struct mm *mm, pte_t *pde);
 int pt_split_at(struct mm *mm, uintptr_t va);	/* if va lies inside a 2 MiB entry */
@@ -115,6 +119,8 @@ void fault_map_ahead(struct vma *v);
 
 /* ---- mmap.c ---- */
 uint64_t mm_rlimit(int which);
+/* Does it touch the table that patched code jumps through? That cannot go or move. */
+bool mm_range_pinned(const struct mm *mm, uintptr_t start, uintptr_t end);
 bool mm_may_expand(struct mm *mm, uint64_t pages, bool data);
 bool mm_overcommit_ok(uint64_t pages, uint32_t prot, uint32_t flags);
 

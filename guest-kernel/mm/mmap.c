@@ -52,6 +52,12 @@ bool mm_overcommit_ok(uint64_t pages, uint32_t prot, uint32_t flags)
 	return pages <= mem_stats.total_pages;
 }
 
+bool mm_range_pinned(const struct mm *mm, uintptr_t start, uintptr_t end)
+{
+	return mm->patchable && start < PATCH_TABLE_VA + PATCH_TABLE_SIZE &&
+	       end > PATCH_TABLE_VA;
+}
+
 /* The pages of [start, end) go, and the tables that only they used. */
 static void unmap_pages(struct mm *mm, uintptr_t start, uintptr_t end, struct tlb *t)
 {
@@ -80,8 +86,8 @@ int mm_unmap(struct mm *mm, uintptr_t addr, size_t len)
 	v = mm_find(mm, addr);
 	if (v == NULL || v->start >= end)
 		return 0;
-	if (mm->patchable && addr < PATCH_TABLE_VA + PATCH_TABLE_SIZE && end > PATCH_TABLE_VA)
-		return -EINVAL;		/* patched code jumps through it */
+	if (mm_range_pinned(mm, addr, end))
+		return -EINVAL;
 	r = vma_isolate(mm, addr, end);
 	if (r != 0)
 		return r;
@@ -335,16 +341,16 @@ static void protect_pages(struct vma *v, struct tlb *t)
 }
 
 /* Can all of [start, end) be given prot? Unmapped parts: the ones before are changed first. */
-static int protect_check(struct mm *mm, struct vma *v, uintptr_t end, uint32_t prot)
+static int protect_check(struct mm *mm, struct vma *v, uintptr_t at, uintptr_t end,
+			 uint32_t prot)
 {
 	uint64_t data = 0;
-	uintptr_t at = v->start;
 
 	for (; v != NULL && v->start <= at && at < end; v = vma_next(v)) {
 		if (prot & ~v->max_prot)
 			return -EACCES;
 		if ((prot & PROT_WRITE) && !(v->prot & PROT_WRITE) && (v->flags & MAP_PRIVATE)) {
-			uint64_t n = (MIN(v->end, end) - v->start) >> PAGE_SHIFT;
+			uint64_t n = (MIN(v->end, end) - at) >> PAGE_SHIFT;
 
 			if (!mm_overcommit_ok(n, prot, v->flags))
 				return -ENOMEM;
@@ -353,8 +359,6 @@ static int protect_check(struct mm *mm, struct vma *v, uintptr_t end, uint32_t p
 		}
 		at = v->end;
 	}
-	if (data != 0 && !mm_may_expand(mm, 0, false))
-		return -ENOMEM;
 	if (mm->data_pages + data > mm_rlimit(KRLIMIT_DATA) >> PAGE_SHIFT && data != 0)
 		return -ENOMEM;
 	return 0;
@@ -371,7 +375,7 @@ int mm_protect(struct mm *mm, uintptr_t addr, size_t len, uint32_t prot)
 		return 0;
 	if (v == NULL || v->start > addr)
 		return -ENOMEM;
-	r = protect_check(mm, v, end, prot);
+	r = protect_check(mm, v, addr, end, prot);
 	if (r != 0)
 		return r;
 	r = vma_isolate(mm, addr, end);

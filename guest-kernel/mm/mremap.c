@@ -24,7 +24,7 @@ static bool move_huge(struct mm *mm, pte_t *pde, uintptr_t to)
 
 	if ((to & (HUGE_SIZE - 1)) != 0)
 		return false;
-	dst = pt_pde(mm, to, true);
+	dst = pt_pde(mm, to, PA_NOWAIT);
 	if (dst == NULL || *dst != 0)
 		return false;
 	*(volatile pte_t *)dst = *pde;
@@ -53,7 +53,7 @@ static uintptr_t move_entries(struct mm *mm, uintptr_t from, uintptr_t to, size_
 			it.next = MAX(it.va, from);
 			continue;
 		}
-		dst = pt_alloc(mm, to + (it.va - from));
+		dst = pt_alloc(mm, to + (it.va - from), 0);
 		if (dst == NULL)
 			return it.va;
 		if (*it.entry & PTE_P)
@@ -121,7 +121,8 @@ static int resize_check(struct mm *mm, uintptr_t addr, size_t old_len, size_t ne
 		return -EFAULT;
 	if (old_len == 0 && !(v->flags & MAP_SHARED))
 		return -EINVAL;
-	if (old_len > v->end - addr || (v->advice & VMA_FRAMES))
+	if (old_len > v->end - addr || (v->advice & VMA_FRAMES) ||
+	    mm_range_pinned(mm, v->start, v->end))
 		return -EFAULT;
 	*ret = v;
 	if (grow == 0)

@@ -169,6 +169,7 @@ void page_init(const struct phys_range *ram, unsigned nram,
 	frontier_region = 0;
 	frontier = nregions != 0 ? regions[0].start : 0;
 	kmalloc_init();
+	pt_init();
 }
 
 /* ---- free lists ---- */

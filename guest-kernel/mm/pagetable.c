@@ -29,6 +29,14 @@ static paddr_t dead_roots[DEAD_ROOTS];
 static unsigned dead_next;
 static paddr_t loaded_root;
 
+void pt_init(void)
+{
+	pool = pool_pages = 0;
+	memset(dead_roots, 0, sizeof(dead_roots));
+	dead_next = 0;
+	loaded_root = 0;
+}
+
 /* ---- translation caches ---- */
 
 void tlb_init(struct tlb *t, struct mm *mm)
@@ -66,7 +74,7 @@ void mm_activate(struct mm *mm)
 
 /* ---- table pages ---- */
 
-static paddr_t table_alloc(void)
+static paddr_t table_alloc(unsigned pa_flags)
 {
 	struct page *p = pfn_to_page(pool);
 
@@ -76,7 +84,7 @@ static paddr_t table_alloc(void)
 		p = page_alloc(order, PA_NOWAIT);
 		if (p == NULL) {
 			order = 0;
-			p = page_alloc(order, 0);
+			p = page_alloc(order, pa_flags);
 		}
 		if (p == NULL)
 			return 0;
@@ -125,7 +133,7 @@ void table_pool_shrink(void)
 
 paddr_t pt_new_root(void)
 {
-	paddr_t pa = table_alloc();
+	paddr_t pa = table_alloc(0);
 	pte_t *root, *boot = phys_to_virt(CM_BOOT_PT_GPA);
 
 	if (pa == 0)
@@ -164,15 +172,15 @@ static inline pte_t *pt_table(pte_t e)
 	return phys_to_virt(e & PTE_ADDR);
 }
 
-/* The table below *e, made if it is missing and `mm` is given. */
-static pte_t *pt_down(struct mm *mm, pte_t *e)
+/* The table below *e, made if it is missing and pa_flags allow. */
+static pte_t *pt_down(struct mm *mm, pte_t *e, unsigned pa_flags)
 {
 	if (*e == 0) {
 		paddr_t pa;
 
-		if (mm == NULL)
+		if (pa_flags == PT_LOOKUP)
 			return NULL;
-		pa = table_alloc();
+		pa = table_alloc(pa_flags);
 		if (pa == 0)
 			return NULL;
 		mm->table_pages++;
@@ -181,13 +189,12 @@ static pte_t *pt_down(struct mm *mm, pte_t *e)
 	return pt_table(*e);
 }
 
-pte_t *pt_pde(struct mm *mm, uintptr_t va, bool alloc)
+pte_t *pt_pde(struct mm *mm, uintptr_t va, unsigned pa_flags)
 {
-	struct mm *a = alloc ? mm : NULL;
 	pte_t *t = phys_to_virt(mm->pml4);
 
 	for (unsigned level = 4; level > 2; level--) {
-		t = pt_down(a, &t[pt_index(va, level)]);
+		t = pt_down(mm, &t[pt_index(va, level)], pa_flags);
 		if (t == NULL)
 			return NULL;
 	}
@@ -196,7 +203,7 @@ pte_t *pt_pde(struct mm *mm, uintptr_t va, bool alloc)
 
 pte_t *pt_leaf(struct mm *mm, uintptr_t va, bool *huge)
 {
-	pte_t *pde = pt_pde(mm, va, false);
+	pte_t *pde = pt_pde(mm, va, PT_LOOKUP);
 
 	*huge = false;
 	if (pde == NULL || *pde == 0)
@@ -208,15 +215,15 @@ pte_t *pt_leaf(struct mm *mm, uintptr_t va, bool *huge)
 	return &pt_table(*pde)[pt_index(va, 1)];
 }
 
-pte_t *pt_alloc(struct mm *mm, uintptr_t va)
+pte_t *pt_alloc(struct mm *mm, uintptr_t va, unsigned pa_flags)
 {
-	pte_t *pde = pt_pde(mm, va, true);
+	pte_t *pde = pt_pde(mm, va, pa_flags);
 	pte_t *t;
 
 	if (pde == NULL)
 		return NULL;
 	ASSERT(!(*pde & PTE_HUGE));
-	t = pt_down(mm, pde);
+	t = pt_down(mm, pde, pa_flags);
 	return t == NULL ? NULL : &t[pt_index(va, 1)];
 }
 
@@ -328,7 +335,7 @@ int pt_split(struct mm *mm, pte_t *pde)
 {
 	pte_t e = *pde;
 	paddr_t pa = e & PTE_ADDR;
-	paddr_t table = table_alloc();
+	paddr_t table = table_alloc(0);
 	struct page *p = phys_to_page(pa);
 	pte_t *t;
 
@@ -350,7 +357,7 @@ int pt_split_at(struct mm *mm, uintptr_t va)
 
 	if ((va & (HUGE_SIZE - 1)) == 0 || va >= CM_USER_TOP)
 		return 0;
-	pde = pt_pde(mm, va, false);
+	pde = pt_pde(mm, va, PT_LOOKUP);
 	if (pde == NULL || !(*pde & PTE_HUGE))
 		return 0;
 	return pt_split(mm, pde);

@@ -16,7 +16,8 @@ watch_memory() {
 	peak=0
 	while kill -0 "$1" 2>/dev/null; do
 		for v in $(programs); do
-			kb=$(sed -n 's/^VmHWM:[ \t]*\([0-9]*\).*/\1/p' "/proc/$v/status" 2>/dev/null)
+			kb=$(sed -n 's/^VmHWM:[ \t]*\([0-9]*\).*/\1/p' \
+				"/proc/$v/status" 2>/dev/null)
 			[ "${kb:-0}" -le $peak ] || peak=$kb
 		done
 		sleep 0.2

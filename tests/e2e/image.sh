@@ -88,6 +88,46 @@ test_image_with_noise_in_its_inodes() {
 	done
 }
 
+# Kernels are checked before there is a VM.
+kernel_refused() {
+	run --kernel "$1" --timeout 20s -- true
+	want_refusal "${1##*/}"
+}
+
+test_no_such_kernel() {
+	kernel_refused "$T/absent"
+}
+
+test_kernel_is_not_one() {
+	local k
+	: >"$T/nothing"
+	head -c 300000 /dev/urandom >"$T/noise"
+	printf '\177ELF' | cat - "$T/noise" >"$T/elfish"
+	for k in "$T/nothing" "$T/noise" "$T/elfish" /bin/true /bin/busybox /usr /dev/zero; do
+		kernel_refused "$k"
+		[ -z "$reason" ] || { reason="$k: $reason"; return 0; }
+	done
+}
+
+# One field of the ELF header or the first program headers at a time, all ones or zero.
+test_kernel_with_damaged_headers() {
+	local real at fill
+	real=$(dirname "$CASEMATE")/casemate-kernel
+	for at in 16 18 20 24 32 40 52 54 56 64 72 80 96 104 112 120 128; do
+		for fill in '\377\377\377\377' '\0\0\0\0'; do
+			cp "$real" "$T/kernel"
+			printf "$fill" | dd of="$T/kernel" bs=1 seek=$at conv=notrunc status=none
+			cmp -s "$real" "$T/kernel" && continue
+			run --kernel "$T/kernel" --timeout 20s -- true
+			# Some fields do not matter, some matter only to the guest.
+			want_status 0 124 125
+			[ "$status" != 125 ] || [ -s "$T/err" ] || fail "no reason given"
+			want_clean
+			[ -z "$reason" ] || { reason="$fill at $at: $reason"; return 0; }
+		done
+	done
+}
+
 build() {
 	status=0
 	"$CASEMATE" image build "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
@@ -182,6 +222,7 @@ test_build_refuses_a_socket() {
 
 run_cases no_such_image image_is_a_directory image_is_a_device image_is_empty \
 	image_is_noise image_is_zeroes image_cut_short image_with_a_damaged_superblock \
-	image_with_noise_in_its_inodes build_from_a_directory build_from_a_tar \
-	build_refuses_what_is_not_there build_refuses_a_bad_tar \
+	image_with_noise_in_its_inodes no_such_kernel kernel_is_not_one \
+	kernel_with_damaged_headers build_from_a_directory \
+	build_from_a_tar build_refuses_what_is_not_there build_refuses_a_bad_tar \
 	build_refuses_a_tar_that_climbs_out build_refuses_a_socket

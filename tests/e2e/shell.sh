@@ -23,7 +23,8 @@ test_command_substitution() {
 }
 
 test_redirections() {
-	sh_says 'cd /tmp; echo a >f; echo b >>f; (echo c; echo d >&2) >>f 2>&1; cat <f | tr "\n" ,; echo' \
+	sh_says 'cd /tmp; echo a >f; echo b >>f; (echo c; echo d >&2) >>f 2>&1
+		cat <f | tr "\n" ,; echo' \
 		'a,b,c,d,'
 }
 
@@ -40,8 +41,8 @@ test_files() {
 }
 
 test_writing_over_the_image() {
-	sh_says 'echo new >/etc/fresh && cat /etc/fresh && rm /etc/fresh && ls /etc | grep -c fresh ||
-		true' 'new
+	sh_says 'echo new >/etc/fresh && cat /etc/fresh && rm /etc/fresh &&
+		ls /etc | grep -c fresh || true' 'new
 0'
 }
 
@@ -64,7 +65,8 @@ test_child_status_and_pipefail() {
 
 test_devices() {
 	sh_says 'head -c 4 /dev/zero | od -An -tx1 | tr -d " "; echo x >/dev/null
-		head -c 16 /dev/urandom | wc -c | tr -d " "; echo x >/dev/full 2>/dev/null || echo full' \
+		head -c 16 /dev/urandom | wc -c | tr -d " "
+		echo x >/dev/full 2>/dev/null || echo full' \
 		'00000000
 16
 full'

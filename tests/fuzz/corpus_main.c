@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main() for fuzz targets that are not built with a fuzzing engine: runs the target once on
- * every file of the directories given, so that a corpus is replayed as an ordinary test.
+ * main() for fuzz targets that are not built with a fuzzing engine: runs the target once
+ * on every file of the directories given, so that a corpus is replayed as an ordinary
+ * test.
  */
 #include <dirent.h>
 #include <limits.h>

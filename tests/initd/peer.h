@@ -17,7 +17,7 @@ struct peer {
 
 struct peer_frame {
 	struct cm_frame head;
-	uint8_t payload[CM_FRAME_MAX + 1];	/* a zero byte follows the payload */
+	uint8_t payload[CM_FRAME_MAX + 1]; /* a zero byte follows the payload */
 };
 
 /* What became of an exec. Streams are collected whole. */
@@ -25,21 +25,22 @@ struct peer_exec {
 	uint32_t id;
 	bool started, failed, exited;
 	bool out_end, err_end;
-	bool after_end;		/* something came after EXIT or FAILED, or after an end */
-	bool overrun;		/* more was sent than granted */
+	bool after_end; /* something came after EXIT or FAILED, or after an end */
+	bool overrun;   /* more was sent than granted */
 	uint32_t pid;
 	struct cm_failed failure;
 	struct cm_exit exit;
-	char *out, *err;	/* zero byte behind */
+	char *out, *err; /* zero byte behind */
 	size_t out_size, err_size;
 	uint32_t out_credit, err_credit;
 	uint32_t in_credit;
-	bool no_grants;		/* keep what is read; grant nothing */
+	bool no_grants; /* keep what is read; grant nothing */
 	unsigned int errors;
-	char error[256];	/* text of the last ERROR frame with this id */
+	char error[256]; /* text of the last ERROR frame with this id */
 };
 
-/* Starts initd; hello and resume are done when `resume`. Exits the test run on failure. */
+/* Starts initd; hello and resume are done when `resume`. Exits the test run on failure.
+ */
 void peer_start(struct peer *p, const char *initd, bool resume);
 /* Sends SHUTDOWN, returns the exit status of initd, -1 when it does not end. */
 int peer_stop(struct peer *p);
@@ -56,7 +57,8 @@ bool peer_receive(struct peer *p, struct peer_frame *ret, int timeout_ms);
 void peer_exec_as(struct peer *p, struct peer_exec *e, uint16_t flags, const char *cwd,
 		  uint32_t uid, const char *const *argv, const char *const *envp);
 /* The usual: no environment but PATH, directory "". */
-void peer_exec(struct peer *p, struct peer_exec *e, uint16_t flags, const char *const *argv);
+void peer_exec(struct peer *p, struct peer_exec *e, uint16_t flags,
+	       const char *const *argv);
 /* Same for `sh -c script`. */
 void peer_shell(struct peer *p, struct peer_exec *e, uint16_t flags, const char *script);
 

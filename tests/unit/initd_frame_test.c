@@ -83,7 +83,7 @@ static void test_lost(void)
 
 	frame_make(CM_F_STDIN, 0, 1, 0);
 	bytes[0] = 1;
-	bytes[2] = 1;	/* 65537 */
+	bytes[2] = 1; /* 65537 */
 	for (i = 0; i < sizeof(struct cm_frame); i++)
 		CU_ASSERT_EQUAL(decode(i, &f), FRAME_MORE);
 	/* Known before the payload is there. */

@@ -12,7 +12,7 @@
 /* One line on stderr: "casemate: <text>". Returns EXIT_CASEMATE. */
 int casemate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The verbs. argv[0] is the verb. Each returns the exit status. */
+/* A verb; argv[0] is its name. Returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 

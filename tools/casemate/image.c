@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `casemate image build -o F (--from-dir D | --from-tar T | --debian P[,P...])` makes a root
- * image: an EROFS file in which every regular file is one run of whole, uncompressed blocks,
- * so that the guest can map it in place, and which is padded to whole 2 MiB pages.
+ * `casemate image build -o F (--from-dir D | --from-tar T | --debian P[,P...])` makes a
+ * root image: an EROFS file in which every regular file is one run of whole, uncompressed
+ * blocks, so that the guest can map it in place, and which is padded to whole 2 MiB
+ * pages.
  *
- * The work goes through these steps, each of which leaves nothing behind when it fails or is
- * stopped: get a directory (image_source.c), scan it, let mkfs.erofs write a temporary file
- * beside the output, check what it wrote (image_erofs.c), pad, sync, rename. The temporary
- * files of sources lie in $TMPDIR, /var/tmp without one.
+ * The work goes through these steps, each of which leaves nothing behind when it fails or
+ * is stopped: get a directory (image_source.c), scan it, let mkfs.erofs write a temporary
+ * file beside the output, check what it wrote (image_erofs.c), pad, sync, rename. The
+ * temporary files of sources lie in $TMPDIR, /var/tmp without one.
  *
  * The same tree gives the same image, bit for bit: fixed UUID, modification times of the
  * files, one second after the newest of them for the image itself.
@@ -24,12 +25,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "abi/layout.h"
-#include "tools/casemate/image.h"
+#include "tools/casemate/casemate.h"
 #include "tools/casemate/image_child.h"
 #include "tools/casemate/image_erofs.h"
 #include "tools/casemate/image_source.h"
 
-#define IMAGE_PAD	(2u << 20)
+#define IMAGE_PAD (2u << 20)
 
 static const char usage[] =
 	"usage: casemate image build -o FILE SOURCE\n"
@@ -40,10 +41,10 @@ static const char usage[] =
 struct build {
 	const char *output;
 	const char *dir, *tar, *debian;
-	char source[PATH_MAX];		/* the directory the image is made of */
-	char work[PATH_MAX];		/* our temporary directory, "" for none */
-	char temporary[PATH_MAX];	/* the image before it has its name, "" for none */
-	int fd;				/* of it */
+	char source[PATH_MAX];    /* the directory the image is made of */
+	char work[PATH_MAX];      /* our temporary directory, "" for none */
+	char temporary[PATH_MAX]; /* the image before it has its name, "" for none */
+	int fd;                   /* of it */
 	struct source_summary summary;
 };
 
@@ -62,8 +63,8 @@ static int work_make(struct build *b)
 	}
 	if (!mkdtemp(b->work)) {
 		b->work[0] = 0;
-		return image_fail(errno, "cannot make a temporary directory in %s: %s", base,
-				  strerror(errno));
+		return image_fail(errno, "cannot make a temporary directory in %s: %s",
+				  base, strerror(errno));
 	}
 	return 0;
 }
@@ -106,10 +107,11 @@ static int output_prepare(struct build *b)
 	length = strlen(b->source);
 	if (!strncmp(real, b->source, length) &&
 	    (!real[length] || real[length] == '/' || length == 1))
-		return image_fail(EINVAL, "%s: lies in the directory that the image is made of",
+		return image_fail(EINVAL,
+				  "%s: lies in the directory that the image is made of",
 				  b->output);
-	if (snprintf(b->temporary, sizeof(b->temporary), "%s/.casemate-image.XXXXXX", real) >=
-	    (int)sizeof(b->temporary)) {
+	if (snprintf(b->temporary, sizeof(b->temporary), "%s/.casemate-image.XXXXXX",
+		     real) >= (int)sizeof(b->temporary)) {
 		b->temporary[0] = 0;
 		return image_fail(ENAMETOOLONG, "%s: path too long", b->output);
 	}
@@ -137,19 +139,19 @@ static int image_write(struct build *b)
 {
 	const char *argv[12] = {
 		"mkfs.erofs", "--quiet",
-		"-x-1",	/* the guest does not read extended attributes of the image */
+		"-x-1", /* the guest does not read extended attributes of the image */
 		/* Files in blocks of their own; inodes that hold a modification time. */
 		"-Enoinline_data,force-inode-extended",
 		"-U00000000-0000-0000-0000-000000000000"};
 	char epoch[64];
-	const struct child_options options = {.env = {epoch, NULL},
-					      .progress = mkfs_progress,
-					      .arg = b};
+	const struct child_options options = {
+		.env = {epoch, NULL}, .progress = mkfs_progress, .arg = b};
 	struct child_result result;
 	size_t n = 5;
 	int error;
 
-	/* mkfs.erofs cuts later times down to this one, so it is that of the image only. */
+	/* mkfs.erofs cuts later times down to this one, so it is that of the image only.
+	 */
 	snprintf(epoch, sizeof(epoch), "SOURCE_DATE_EPOCH=%lld",
 		 (long long)b->summary.newest + 1);
 	if (b->summary.all_root)
@@ -158,7 +160,8 @@ static int image_write(struct build *b)
 	argv[n++] = b->source;
 	error = child_run(argv, &options, &result);
 	if (error == -ENOENT)
-		return image_fail(ENOENT, "mkfs.erofs is not installed: install the package "
+		return image_fail(ENOENT,
+				  "mkfs.erofs is not installed: install the package "
 				  "erofs-utils");
 	if (error == -EINTR)
 		return error;
@@ -166,8 +169,10 @@ static int image_write(struct build *b)
 		return image_fail(error, "cannot run mkfs.erofs: %s", strerror(-error));
 	/* mkfs.erofs 1.5 fails on such names without saying so; later ones do not. */
 	if (!child_succeeded(&result) && b->summary.longest[0])
-		return image_fail(ENAMETOOLONG, "%s: this mkfs.erofs cannot hold names of 255 "
-				  "bytes; shorten it", b->summary.longest);
+		return image_fail(ENAMETOOLONG,
+				  "%s: this mkfs.erofs cannot hold names of 255 "
+				  "bytes; shorten it",
+				  b->summary.longest);
 	if (!child_succeeded(&result))
 		return image_fail(EIO, "mkfs.erofs failed: %s",
 				  *result.last ? result.last : "it does not say why");
@@ -198,10 +203,12 @@ static int image_check(struct build *b)
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, b->fd, 0);
 	if (map == MAP_FAILED)
 		return image_fail(errno, "cannot map the image: %s", strerror(errno));
-	error = erofs_walk(map, (size_t)st.st_size, entry_check, &count, why, sizeof(why));
+	error = erofs_walk(map, (size_t)st.st_size, entry_check, &count, why,
+			   sizeof(why));
 	munmap(map, (size_t)st.st_size);
 	if (error)
-		return image_fail(error, "mkfs.erofs made an image that guests cannot use: %s; "
+		return image_fail(error,
+				  "mkfs.erofs made an image that guests cannot use: %s; "
 				  "another version may do better",
 				  error == -ENOMEM ? "no memory to check it" : why);
 	if (count != b->summary.entries)
@@ -231,9 +238,11 @@ static int image_finish(struct build *b)
 		return image_fail(errno, "%s: %s", b->output, strerror(errno));
 	slash = strrchr(b->temporary, '/');
 	*slash = 0;
-	dir = open(*b->temporary ? b->temporary : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = open(*b->temporary ? b->temporary : "/",
+		   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	b->temporary[0] = 0;
-	/* The image has its name; a filesystem that cannot sync directories is no failure. */
+	/* The image has its name; a filesystem that cannot sync directories is no
+	 * failure. */
 	if (dir >= 0) {
 		fsync(dir);
 		close(dir);
@@ -242,7 +251,8 @@ static int image_finish(struct build *b)
 	printf("%s: %llu entries, %llu MiB\n", b->output,
 	       (unsigned long long)b->summary.entries, (unsigned long long)size >> 20);
 	if (b->summary.with_xattrs)
-		fprintf(stderr, "casemate: image build: extended attributes (ACLs, "
+		fprintf(stderr,
+			"casemate: image build: extended attributes (ACLs, "
 			"capabilities) of %llu entries were left out\n",
 			(unsigned long long)b->summary.with_xattrs);
 	return 0;
@@ -257,7 +267,8 @@ static int build_run(struct build *b)
 	if (!error)
 		error = source_scan(b->source, &b->summary);
 	if (!error && b->summary.bytes > CM_IMAGE_MAX)
-		error = image_fail(EFBIG, "%s: %llu MiB of files, more than the largest image",
+		error = image_fail(EFBIG,
+				   "%s: %llu MiB of files, more than the largest image",
 				   b->source, (unsigned long long)b->summary.bytes >> 20);
 	if (!error)
 		error = image_write(b);
@@ -270,8 +281,8 @@ static int build_run(struct build *b)
 
 static int usage_fail(const char *why)
 {
-	fprintf(stderr, "casemate: image: %s\n%s", why, usage);
-	return 2;
+	fprintf(stderr, "casemate: image: %s; `casemate image --help` says more\n", why);
+	return EXIT_CASEMATE;
 }
 
 static int build_parse(int argc, char **argv, struct build *b)
@@ -286,7 +297,7 @@ static int build_parse(int argc, char **argv, struct build *b)
 	};
 	int c;
 
-	optind = 0;	/* the caller may have used getopt before */
+	optind = 0; /* the caller may have used getopt before */
 	while ((c = getopt_long(argc, argv, "+:o:h", options, NULL)) != -1) {
 		switch (c) {
 		case 'o':
@@ -319,11 +330,17 @@ static int build_parse(int argc, char **argv, struct build *b)
 	return 0;
 }
 
+/* 0; EXIT_CASEMATE when it failed or was used wrongly (one line was printed on stderr);
+ * 128 + N when signal N stopped it. */
 int cmd_image(int argc, char **argv)
 {
 	static struct build b;
 	int error, status;
 
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		fputs(usage, stdout);
+		return 0;
+	}
 	if (argc < 2 || strcmp(argv[1], "build"))
 		return usage_fail("the only thing to do with images is to build them");
 	b = (struct build){.fd = -1};
@@ -341,5 +358,5 @@ int cmd_image(int argc, char **argv)
 		source_remove_tree(b.work);
 	if (!error)
 		return 0;
-	return child_signal_caught() ? 128 + child_signal_caught() : 1;
+	return child_signal_caught() ? 128 + child_signal_caught() : EXIT_CASEMATE;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the tools that image building needs (mkfs.erofs, tar, mmdebstrap, rm), one at a time,
- * without a shell. Their stderr is read line by line, so that the one line we print can say
- * why they failed; their stdout is dropped or handed out line by line.
+ * Runs the tools that image building needs (mkfs.erofs, tar, mmdebstrap, rm), one at a
+ * time, without a shell. Their stderr is read line by line, so that the one line we print
+ * can say why they failed; their stdout is dropped or handed out line by line.
  *
- * Signals: SIGINT, SIGTERM and SIGHUP only set a variable. The child of the moment is sent
- * SIGTERM, waited for, and child_run() returns -EINTR; its callers then clean up. Children
- * that clean up ignore these signals. Should we be killed outright the kernel ends the child
- * (PR_SET_PDEATHSIG).
+ * Signals: SIGINT, SIGTERM and SIGHUP only set a variable. The child of the moment is
+ * sent SIGTERM, waited for, and child_run() returns -EINTR; its callers then clean up.
+ * Children that clean up ignore these signals. Should we be killed outright the kernel
+ * ends the child (PR_SET_PDEATHSIG).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -169,8 +169,8 @@ static void run_watch(struct run *run, pid_t pid, int out, int err)
 	}
 }
 
-static int run_fork(const char *const *argv, const struct child_options *o, pid_t *ret_pid,
-		    int *ret_out, int *ret_err)
+static int run_fork(const char *const *argv, const struct child_options *o,
+		    pid_t *ret_pid, int *ret_out, int *ret_err)
 {
 	int out[2] = {-1, -1}, err[2] = {-1, -1}, report[2] = {-1, -1}, in, error = 0;
 	pid_t parent = getpid(), pid = -1;

@@ -7,15 +7,15 @@
 #include <stddef.h>
 
 struct child_result {
-	int status;		/* as wait(2) gives it */
-	char last[512];		/* last line of its stderr that says something */
+	int status;     /* as wait(2) gives it */
+	char last[512]; /* last line of its stderr that says something */
 };
 
 struct child_options {
-	const char *input;	/* its stdin, NULL: empty */
-	const char *env[4];	/* NAME=value to add, ended by NULL */
-	bool cleanup;		/* must end even when we are told to stop */
-	bool output_lines;	/* pass lines of its stdout to `line` */
+	const char *input;  /* its stdin, NULL: empty */
+	const char *env[4]; /* NAME=value to add, ended by NULL */
+	bool cleanup;       /* must end even when we are told to stop */
+	bool output_lines;  /* pass lines of its stdout to `line` */
 	/* Called for each line of stdout; false stops the child. */
 	bool (*line)(void *arg, const char *line);
 	/* Called about five times a second with the last line of stderr, on terminals. */
@@ -23,8 +23,8 @@ struct child_options {
 	void *arg;
 };
 
-/* Runs argv[0] from PATH to its end. 0: it ended, see *ret. -ENOENT: no such program. -EINTR:
- * a signal told us to stop, and the child is gone. Other -errno. */
+/* Runs argv[0] from PATH to its end. 0: it ended, see *ret. -ENOENT: no such program.
+ * -EINTR: a signal told us to stop, and the child is gone. Other -errno. */
 int child_run(const char *const *argv, const struct child_options *options,
 	      struct child_result *ret);
 bool child_succeeded(const struct child_result *r);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Walks an EROFS image (the format is in Linux's Documentation/filesystems/erofs.rst and
- * fs/erofs/erofs_fs.h). `casemate image build` checks with it what mkfs.erofs has made before
- * it gives the file its name: the guest maps files in place, so every regular file must be
- * one run of whole blocks, and the image must use no feature the guest does not know. Only
- * uncompressed, flat images are understood; everything else is an error, never a guess.
+ * fs/erofs/erofs_fs.h). `casemate image build` checks with it what mkfs.erofs has made
+ * before it gives the file its name: the guest maps files in place, so every regular file
+ * must be one run of whole blocks, and the image must use no feature the guest does not
+ * know. Only uncompressed, flat images are understood; everything else is an error, never
+ * a guess.
  *
- * The image is not trusted: each offset is checked against the size, directories are walked
- * with a stack of our own, and the number of entries visited is bounded by what the image can
- * hold, so that a directory that contains itself ends the walk.
+ * The image is not trusted: each offset is checked against the size, directories are
+ * walked with a stack of our own, and the number of entries visited is bounded by what
+ * the image can hold, so that a directory that contains itself ends the walk.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -19,31 +20,31 @@
 #include <sys/stat.h>
 #include "tools/casemate/image_erofs.h"
 
-#define SUPER_OFFSET	1024u
-#define SUPER_MAGIC	0xe0f5e1e2u
-#define DIRENT_SIZE	12u
-#define PATH_LIMIT	4096u
+#define SUPER_OFFSET 1024u
+#define SUPER_MAGIC  0xe0f5e1e2u
+#define DIRENT_SIZE  12u
+#define PATH_LIMIT   4096u
 
 enum { LAYOUT_PLAIN = 0, LAYOUT_INLINE = 2 };
 
 struct walk {
 	const uint8_t *map;
 	size_t size;
-	uint64_t meta;		/* byte offset that nids count from */
+	uint64_t meta; /* byte offset that nids count from */
 	erofs_visit_fn *visit;
 	void *arg;
 	char *why;
 	size_t why_size;
-	uint64_t budget;	/* entries that may still be visited */
+	uint64_t budget; /* entries that may still be visited */
 	char path[PATH_LIMIT];
 };
 
 /* A directory being read. */
 struct level {
 	struct erofs_entry dir;
-	uint64_t inode_end;	/* where an inline tail starts */
-	uint64_t block;		/* byte offset of the block at hand within the directory */
-	uint32_t entry;		/* next entry in it */
+	uint64_t inode_end; /* where an inline tail starts */
+	uint64_t block;     /* byte offset of the block at hand within the directory */
+	uint32_t entry;     /* next entry in it */
 	size_t path_length;
 };
 
@@ -161,8 +162,8 @@ static int entry_visit(struct walk *w, uint64_t nid, struct level *ret, bool *re
 	if (why)
 		return walk_fail(w, "%s: %s", w->path, why);
 	*ret_is_dir = S_ISDIR(e.mode);
-	*ret = (struct level){.dir = e, .inode_end = inode_end,
-			      .path_length = strlen(w->path)};
+	*ret = (struct level){
+		.dir = e, .inode_end = inode_end, .path_length = strlen(w->path)};
 	return 0;
 }
 
@@ -198,11 +199,13 @@ static int dir_next(struct walk *w, struct level *l, uint64_t *ret_nid)
 			    l->path_length + slash + name_length >= PATH_LIMIT)
 				return walk_fail(w, "%s: malformed name", w->path);
 			if (block[name] == '.' &&
-			    (name_length == 1 || (name_length == 2 && block[name + 1] == '.')))
+			    (name_length == 1 ||
+			     (name_length == 2 && block[name + 1] == '.')))
 				continue;
 			if (slash)
 				w->path[l->path_length] = '/';
-			memcpy(w->path + l->path_length + slash, block + name, name_length);
+			memcpy(w->path + l->path_length + slash, block + name,
+			       name_length);
 			w->path[l->path_length + slash + name_length] = 0;
 			*ret_nid = get64(d);
 			return 1;
@@ -234,7 +237,7 @@ static int walk_tree(struct walk *w, uint64_t root)
 		error = entry_visit(w, nid, &next, &is_dir);
 		if (error || !is_dir)
 			continue;
-		if (depth == size) {	/* bounded by the length of paths */
+		if (depth == size) { /* bounded by the length of paths */
 			more = realloc(levels, 2 * size * sizeof(*levels));
 			if (!more) {
 				error = -ENOMEM;
@@ -258,8 +261,12 @@ int erofs_walk(const uint8_t *map, size_t size, erofs_visit_fn *visit, void *arg
 
 	if (!w)
 		return -ENOMEM;
-	*w = (struct walk){.map = map, .size = size, .visit = visit, .arg = arg,
-			   .why = ret_why, .why_size = why_size,
+	*w = (struct walk){.map = map,
+			   .size = size,
+			   .visit = visit,
+			   .arg = arg,
+			   .why = ret_why,
+			   .why_size = why_size,
 			   .budget = size / DIRENT_SIZE + 1};
 	if (size < EROFS_BLOCK)
 		error = walk_fail(w, "smaller than one block");

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three sources of an image: a directory as it is, a tar archive, Debian packages. The
- * last two become a directory of ours first; source_scan() then judges all three alike.
+ * The three sources of an image: a directory as it is, a tar archive, Debian packages.
+ * The last two become a directory of ours first; source_scan() then judges all three
+ * alike.
  *
- * An archive is hostile. GNU tar itself strips leading slashes, refuses members with "..",
- * and holds back symbolic links that point out of the tree until everything else is
- * unpacked, so nothing can be written through them; it unpacks into an empty directory that
- * only we can enter. Whatever tar has to complain about fails the build. What it leaves
- * behind is removed with tools that cope with any depth, name and mode.
+ * An archive is hostile. GNU tar itself strips leading slashes, refuses members with
+ * "..", and holds back symbolic links that point out of the tree until everything else is
+ * unpacked, so nothing can be written through them; it unpacks into an empty directory
+ * that only we can enter. Whatever tar has to complain about fails the build. What it
+ * leaves behind is removed with tools that cope with any depth, name and mode.
  *
- * Debian packages come from where the machine's apt is configured to get them: apt is asked
- * for its sources and for its proxy and validity settings, and mmdebstrap is given those.
- * Neither they nor the host's name and resolver, which mmdebstrap copies, stay in the image.
+ * Debian packages come from where the machine's apt is configured to get them: apt is
+ * asked for its sources and for its proxy and validity settings, and mmdebstrap is given
+ * those. Neither they nor the host's name and resolver, which mmdebstrap copies, stay in
+ * the image.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -29,8 +31,8 @@
 #include "tools/casemate/image_child.h"
 #include "tools/casemate/image_source.h"
 
-#define BLOCK		4096u
-#define PATH_LIMIT	3800	/* mkfs.erofs keeps paths in PATH_MAX bytes */
+#define BLOCK      4096u
+#define PATH_LIMIT 3800 /* mkfs.erofs keeps paths in PATH_MAX bytes */
 
 /* ---- Messages ---- */
 
@@ -77,8 +79,10 @@ static bool is_mount(const char *path, const struct stat *st, dev_t root)
 {
 	struct statx stx;
 
-	/* Device numbers are not enough where filesystems give files numbers of their own. */
-	if (!statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE, &stx) &&
+	/* Device numbers are not enough where filesystems give files numbers of their
+	 * own. */
+	if (!statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE,
+		   &stx) &&
 	    stx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT)
 		return stx.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 	return S_ISDIR(st->st_mode) && st->st_dev != root;
@@ -90,17 +94,22 @@ static int entry_check(const FTSENT *e, const char *path, dev_t root)
 	uid_t me = geteuid();
 
 	if (e->fts_pathlen > PATH_LIMIT)
-		return image_fail(ENAMETOOLONG, "%.60s...: path longer than %d bytes", path,
-				  PATH_LIMIT);
+		return image_fail(ENAMETOOLONG, "%.60s...: path longer than %d bytes",
+				  path, PATH_LIMIT);
 	if (e->fts_level > 0 && is_mount(path, st, root))
-		return image_fail(EXDEV, "%s: another filesystem is mounted there; unmount it "
-				  "or build from a tar archive", path);
+		return image_fail(EXDEV,
+				  "%s: another filesystem is mounted there; unmount it "
+				  "or build from a tar archive",
+				  path);
 	if (S_ISSOCK(st->st_mode))
-		return image_fail(EINVAL, "%s: a socket cannot be part of an image; remove it",
+		return image_fail(EINVAL,
+				  "%s: a socket cannot be part of an image; remove it",
 				  path);
 	if (me && st->st_uid && st->st_uid != me)
-		return image_fail(EPERM, "%s: belongs to user %u, which only root can keep; "
-				  "build as root", path, st->st_uid);
+		return image_fail(EPERM,
+				  "%s: belongs to user %u, which only root can keep; "
+				  "build as root",
+				  path, st->st_uid);
 	if (!S_ISREG(st->st_mode))
 		return 0;
 	if ((uint64_t)st->st_size > CM_IMAGE_MAX)
@@ -138,7 +147,8 @@ static int entry_scan(const FTSENT *e, const char *path, struct source_summary *
 		return error;
 	sum->entries++;
 	if (S_ISREG(e->fts_statp->st_mode))
-		sum->bytes += ((uint64_t)e->fts_statp->st_size + BLOCK - 1) / BLOCK * BLOCK;
+		sum->bytes +=
+			((uint64_t)e->fts_statp->st_size + BLOCK - 1) / BLOCK * BLOCK;
 	if (e->fts_statp->st_mtim.tv_sec > sum->newest)
 		sum->newest = e->fts_statp->st_mtim.tv_sec;
 	if (e->fts_namelen >= NAME_MAX)
@@ -146,7 +156,8 @@ static int entry_scan(const FTSENT *e, const char *path, struct source_summary *
 	if (llistxattr(path, NULL, 0) > 0)
 		sum->with_xattrs++;
 	if (sum->entries % 1024 == 0)
-		image_progress("looking at files: %llu", (unsigned long long)sum->entries);
+		image_progress("looking at files: %llu",
+			       (unsigned long long)sum->entries);
 	return child_signal_caught() ? -EINTR : 0;
 }
 
@@ -180,8 +191,8 @@ static int tool_run(const char *const *argv, const struct child_options *options
 	int error = child_run(argv, options, &result);
 
 	if (error == -ENOENT)
-		return image_fail(ENOENT, "%s is not installed: install the package %s", argv[0],
-				  package);
+		return image_fail(ENOENT, "%s is not installed: install the package %s",
+				  argv[0], package);
 	if (error == -EINTR)
 		return error;
 	if (error)
@@ -205,14 +216,15 @@ void source_remove_tree(const char *dir)
 		child_run(chmod_argv, &options, &result);
 	child_run(rm_argv, &options, &result);
 	if (!access(dir, F_OK))
-		fprintf(stderr, "casemate: image build: %s could not be removed whole\n", dir);
+		fprintf(stderr, "casemate: image build: %s could not be removed whole\n",
+			dir);
 }
 
 /* ---- tar ---- */
 
-/* A line of `tar --list --verbose --numeric-owner`: "drwxr-xr-x 0/0 ...". Without root only
- * root's files can be represented: tar gives all of them to the caller, and the image gives
- * what is the caller's to root. */
+/* A line of `tar --list --verbose --numeric-owner`: "drwxr-xr-x 0/0 ...". Without root
+ * only root's files can be represented: tar gives all of them to the caller, and the
+ * image gives what is the caller's to root. */
 static bool tar_check_owner(void *arg, const char *line)
 {
 	unsigned int uid, gid;
@@ -225,29 +237,37 @@ static bool tar_check_owner(void *arg, const char *line)
 
 static int tar_check_owners(const char *file_option)
 {
-	const char *const argv[] = {"tar", "--list", "--verbose", "--numeric-owner",
-				    "--force-local", file_option, NULL};
+	const char *const argv[] = {
+		"tar",           "--list",    "--verbose", "--numeric-owner",
+		"--force-local", file_option, NULL};
 	char member[256] = "";
-	const struct child_options options = {
-		.line = tar_check_owner, .arg = member};
+	const struct child_options options = {.line = tar_check_owner, .arg = member};
 	struct child_result result;
 	int error = child_run(argv, &options, &result);
 
 	if (error == -EINTR)
 		return error;
 	if (*member)
-		return image_fail(EPERM, "only root can keep the owner of this member; build as "
-				  "root: %s", member);
-	return 0;	/* what else is wrong, extraction will say */
+		return image_fail(EPERM,
+				  "only root can keep the owner of this member; build as "
+				  "root: %s",
+				  member);
+	return 0; /* what else is wrong, extraction will say */
 }
 
 int source_extract_tar(const char *tar, const char *dir)
 {
-	const char *argv[16] = {"tar", "--extract", "--numeric-owner", "--preserve-permissions",
-				"--delay-directory-restore", "--force-local", "--no-acls",
-				"--no-selinux", "--no-xattrs"};
+	const char *argv[16] = {"tar",
+				"--extract",
+				"--numeric-owner",
+				"--preserve-permissions",
+				"--delay-directory-restore",
+				"--force-local",
+				"--no-acls",
+				"--no-selinux",
+				"--no-xattrs"};
 	const struct child_options options = {.progress = image_progress_child,
-					      .arg = (void *)(uintptr_t)"unpacking"};
+					      .arg = (void *)(uintptr_t) "unpacking"};
 	char *file_option = NULL, *dir_option = NULL;
 	size_t n = 9;
 	int error = -ENOMEM;
@@ -292,7 +312,7 @@ static const struct trim {
 	{"var/cache/apt", NULL},
 	{"var/cache/debconf", NULL},
 	{"var/lib/apt/lists", NULL},
-	{"dev", NULL},	/* initd mounts it; the empty directory is made again below */
+	{"dev", NULL}, /* initd mounts it; the empty directory is made again below */
 };
 
 static int trim_apply(const char *dir)
@@ -303,7 +323,8 @@ static int trim_apply(const char *dir)
 	int fd;
 
 	for (t = trims; t < trims + sizeof(trims) / sizeof(trims[0]); t++) {
-		if (snprintf(path, sizeof(path), "%s/%s", dir, t->path) >= (int)sizeof(path))
+		if (snprintf(path, sizeof(path), "%s/%s", dir, t->path) >=
+		    (int)sizeof(path))
 			return image_fail(ENAMETOOLONG, "%s: path too long", dir);
 		if (unlink(path) < 0 && (errno == EISDIR || errno == EPERM))
 			source_remove_tree(path);
@@ -325,9 +346,12 @@ static int packages_check(const char *packages)
 	size_t i;
 
 	for (i = 0; packages[i]; i++)
-		if (!isalnum((unsigned char)packages[i]) && !strchr(",+-.:=~", packages[i]))
-			return image_fail(EINVAL, "--debian %s: '%c' cannot be part of a package "
-					  "name", packages, packages[i]);
+		if (!isalnum((unsigned char)packages[i]) &&
+		    !strchr(",+-.:=~", packages[i]))
+			return image_fail(EINVAL,
+					  "--debian %s: '%c' cannot be part of a package "
+					  "name",
+					  packages, packages[i]);
 	if (!i)
 		return image_fail(EINVAL, "--debian: no package named");
 	return 0;
@@ -379,32 +403,45 @@ static int debian_codename(char *ret, size_t size)
 	}
 	if (f)
 		fclose(f);
-	return found ? 0 : image_fail(ENOENT, "--debian: /etc/os-release names no release");
+	return found ? 0
+		     : image_fail(ENOENT, "--debian: /etc/os-release names no release");
 }
 
 static int debian_ask_apt(const char *codename, const char *sources, const char *settings)
 {
-	/* Release names of third parties' archives are left out: "Origin: Debian" alone. */
-	const char *const sources_argv[] = {"apt-get", "indextargets", "--format",
+	/* Release names of third parties' archives are left out: "Origin: Debian" alone.
+	 */
+	const char *const sources_argv[] = {"apt-get",
+					    "indextargets",
+					    "--format",
 					    "deb $(REPO_URI) $(RELEASE) $(COMPONENT)",
-					    "Created-By: Packages", "Origin: Debian", NULL};
-	const char *const settings_argv[] = {"apt-config", "dump", "--format", "%F \"%v\";%n",
-					     "Acquire::http", "Acquire::https",
+					    "Created-By: Packages",
+					    "Origin: Debian",
+					    NULL};
+	const char *const settings_argv[] = {"apt-config",
+					     "dump",
+					     "--format",
+					     "%F \"%v\";%n",
+					     "Acquire::http",
+					     "Acquire::https",
 					     "Acquire::Check-Valid-Until",
-					     "Acquire::Check-Date", NULL};
+					     "Acquire::Check-Date",
+					     NULL};
 	unsigned int lines;
 	int error = apt_ask(sources_argv, sources, &lines);
 
 	if (!error && !lines)
-		return image_fail(ENOENT, "--debian: apt knows no archive of Debian %s; run "
-				  "apt-get update", codename);
+		return image_fail(ENOENT,
+				  "--debian: apt knows no archive of Debian %s; run "
+				  "apt-get update",
+				  codename);
 	return error ? error : apt_ask(settings_argv, settings, &lines);
 }
 
 int source_install_debian(const char *packages, const char *dir, const char *work)
 {
 	const struct child_options options = {.progress = image_progress_child,
-					      .arg = (void *)(uintptr_t)"installing"};
+					      .arg = (void *)(uintptr_t) "installing"};
 	char codename[64], sources[PATH_MAX], settings[PATH_MAX];
 	char *aptopt = NULL, *include = NULL;
 	int error = packages_check(packages);
@@ -412,13 +449,16 @@ int source_install_debian(const char *packages, const char *dir, const char *wor
 	if (error)
 		return error;
 	if (geteuid())
-		return image_fail(EPERM, "--debian needs root: packages have files of several "
+		return image_fail(EPERM,
+				  "--debian needs root: packages have files of several "
 				  "owners");
 	error = debian_codename(codename, sizeof(codename));
 	if (error)
 		return error;
-	if (snprintf(sources, sizeof(sources), "%s/sources", work) >= (int)sizeof(sources) ||
-	    snprintf(settings, sizeof(settings), "%s/settings", work) >= (int)sizeof(settings))
+	if (snprintf(sources, sizeof(sources), "%s/sources", work) >=
+		    (int)sizeof(sources) ||
+	    snprintf(settings, sizeof(settings), "%s/settings", work) >=
+		    (int)sizeof(settings))
 		return image_fail(ENAMETOOLONG, "%s: path too long", work);
 	error = debian_ask_apt(codename, sources, settings);
 	if (error)
@@ -428,13 +468,21 @@ int source_install_debian(const char *packages, const char *dir, const char *wor
 		error = image_fail(ENOMEM, "no memory");
 	} else {
 		const char *const argv[] = {
-			"mmdebstrap", "--variant=essential", "--mode=root",
-			"--format=directory", aptopt, "--aptopt=Acquire::Languages \"none\"",
+			"mmdebstrap",
+			"--variant=essential",
+			"--mode=root",
+			"--format=directory",
+			aptopt,
+			"--aptopt=Acquire::Languages \"none\"",
 			"--dpkgopt=path-exclude=/usr/share/man/*",
 			"--dpkgopt=path-exclude=/usr/share/locale/*",
 			"--dpkgopt=path-exclude=/usr/share/doc/*",
 			"--dpkgopt=path-include=/usr/share/doc/*/copyright",
-			include, codename, dir, sources, NULL};
+			include,
+			codename,
+			dir,
+			sources,
+			NULL};
 
 		error = tool_run(argv, &options, "mmdebstrap");
 	}

@@ -10,11 +10,11 @@ struct image_progress;
 
 struct source_summary {
 	uint64_t entries;
-	uint64_t bytes;		/* of regular files, rounded up to blocks */
-	int64_t newest;		/* latest modification time, seconds since 1970 */
-	uint64_t with_xattrs;	/* entries whose extended attributes are left out */
-	char longest[4096];	/* a path whose last name has all 255 bytes, "" for none */
-	bool all_root;		/* owners are to be replaced by root */
+	uint64_t bytes;       /* of regular files, rounded up to blocks */
+	int64_t newest;       /* latest modification time, seconds since 1970 */
+	uint64_t with_xattrs; /* entries whose extended attributes are left out */
+	char longest[4096];   /* a path whose last name has all 255 bytes, "" for none */
+	bool all_root;        /* owners are to be replaced by root */
 };
 
 /* Looks at every file of the tree and refuses what an image cannot hold, naming it. 0 or

@@ -12,7 +12,7 @@ static const struct {
 	const char *help;
 } verbs[] = {
 	{ "run", cmd_run, "run a command in a VM of its own" },
-	/* { "image", cmd_image, "build a root image" }, */
+	{ "image", cmd_image, "build a root image" },
 };
 
 int casemate_fail(const char *format, ...)

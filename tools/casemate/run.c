@@ -212,7 +212,7 @@ static void on_output(struct run *run, struct output *out, const struct frame *f
 		buf_append(&out->pending, frame->payload, n);
 }
 
-static void on_exit(struct run *run, const struct frame *frame)
+static void on_task_exit(struct run *run, const struct frame *frame)
 {
 	struct cm_exit ended;
 
@@ -310,7 +310,7 @@ static void frame_dispatch(struct run *run, const struct frame *frame)
 		on_output(run, &run->out[1], frame);
 		break;
 	case CM_F_EXIT:
-		on_exit(run, frame);
+		on_task_exit(run, frame);
 		break;
 	case CM_F_FAILED:
 		on_failed(run, frame);

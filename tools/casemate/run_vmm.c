@@ -109,10 +109,10 @@ static int vmm_spawn(const struct run_options *o, const struct paths *paths, int
 		     int image, pid_t *ret_pid)
 {
 	char memory[32];
-	char *verbose[3] = { o->verbose ? "--verbose" : NULL, "--bootargs", "verbose" };
-	char *argv[] = { (char *)paths->vmm, "--kernel", (char *)paths->kernel, "--initd",
-			 (char *)paths->initd, "--channel-fd", "3", "--image-fd", "4",
-			 "--mem", memory, verbose[0], verbose[1], verbose[2], NULL };
+	const char *argv[] = { paths->vmm, "--kernel", paths->kernel, "--initd", paths->initd,
+			       "--channel-fd", "3", "--image-fd", "4", "--mem", memory,
+			       o->verbose ? "--verbose" : NULL, "--bootargs", "verbose",
+			       NULL };
 	char *no_env[] = { NULL };
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
@@ -133,7 +133,8 @@ static int vmm_spawn(const struct run_options *o, const struct paths *paths, int
 	posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, channel, CHANNEL_FD);
 	posix_spawn_file_actions_adddup2(&files, image, IMAGE_FD);
-	r = posix_spawn(ret_pid, paths->vmm, &files, &attr, argv, no_env);
+	r = posix_spawn(ret_pid, paths->vmm, &files, &attr, (char *const *)argv,
+			no_env);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attr);
 	return -r;

@@ -1,0 +1,1010 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks, processes and scheduling of the guest kernel on the coroutine machine (host.c): each
+ * test is a program that boots as PID 1 in a host process of its own.
+ */
+#include <CUnit/Basic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guest-kernel/core/time.h"
+#include "guest-kernel/fs/vfs.h"
+#include "tests/unit/kernel-core/run.h"
+#include "tests/unit/kernel-core/user.h"
+
+int check_failures;
+
+static int boot(void (*program)(void))
+{
+	int status = machine_run(program);
+
+	if (status != 0)
+		fprintf(stderr, "PID 1 ended with %#x\n", status);
+	return check_failures != 0 || status != 0;
+}
+
+#define MACHINE_TEST(name) \
+	static void name##_program(void); \
+	static void name(void) \
+	{ \
+		CU_ASSERT_EQUAL(run_in_child(boot, name##_program), 0); \
+	} \
+	static void name##_program(void)
+
+static int order[64], norder;
+
+static void note(int n)
+{
+	order[norder++] = n;
+}
+
+static void nothing(void)
+{
+}
+
+static void exit_7(void)
+{
+	sys_exit_group(7);
+}
+
+/* ---- fork, exit, wait ---- */
+
+MACHINE_TEST(fork_and_wait)
+{
+	unsigned allocs = machine_live_allocs, mms = machine_live_mms;
+	int st = -1;
+	long pid;
+
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), -ECHILD);
+	pid = user_fork(exit_7);
+	CHECK_EQ(pid, 2);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, KWNOHANG, NULL)), 0);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 7 << 8);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), -ECHILD);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0x80, NULL)), -EINVAL);
+	CHECK_EQ(SYS(sys_wait4(INT32_MIN, &st, 0, NULL)), -ESRCH);
+	CHECK_EQ(machine_live_allocs, allocs);
+	CHECK_EQ(machine_live_mms, mms);
+	CHECK_EQ(machine_live_files, 1);
+	CHECK_EQ(task_counts.tasks, 1);
+	sys_exit_group(0);
+}
+
+static void sleep_then_exit(void)
+{
+	struct ktimespec ts = {1, 0};
+
+	CHECK_EQ(SYS(sys_nanosleep(&ts, NULL)), 0);
+	sys_exit_group(9);
+}
+
+MACHINE_TEST(wait_sleeps)
+{
+	uint64_t before = machine_now_ns;
+	int st;
+	long pid = user_fork(sleep_then_exit);
+
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 9 << 8);
+	CHECK(machine_now_ns - before >= NSEC_PER_SEC);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(waitid_forms)
+{
+	int32_t info[32] = {-1, -1, -1, -1, -1, -1, -1};
+	long pid = user_fork(exit_7);
+
+	CHECK_EQ(SYS(sys_waitid(0, 0, NULL, 0, NULL)), -EINVAL);
+	CHECK_EQ(SYS(sys_waitid(1, 0, NULL, KWEXITED, NULL)), -EINVAL);
+	CHECK_EQ(SYS(sys_waitid(9, 0, NULL, KWEXITED, NULL)), -EINVAL);
+	CHECK_EQ(SYS(sys_waitid(0, 0, (uint8_t *)info, KWEXITED | KWNOHANG, NULL)), 0);
+	CHECK_EQ(info[0], 0);
+	CHECK_EQ(info[4], 0);
+	CHECK_EQ(SYS(sys_waitid(1, (int)pid, (uint8_t *)info, KWEXITED | KWNOWAIT, NULL)), 0);
+	CHECK_EQ(info[0], KSIGCHLD);
+	CHECK_EQ(info[2], KCLD_EXITED);
+	CHECK_EQ(info[3], -1);
+	CHECK_EQ(info[4], pid);
+	CHECK_EQ(info[6], 7);
+	CHECK_EQ(SYS(sys_waitid(2, 0, (uint8_t *)info, KWEXITED, NULL)), 0);
+	CHECK_EQ(info[4], pid);
+	CHECK_EQ(SYS(sys_waitid(0, 0, NULL, KWEXITED, NULL)), -ECHILD);
+	sys_exit_group(0);
+}
+
+static void fork_orphan(void)
+{
+	user_fork(sleep_then_exit);
+	sys_exit_group(1);
+}
+
+MACHINE_TEST(orphans_go_to_init)
+{
+	long pid = user_fork(fork_orphan);
+	int st;
+
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid + 1);
+	CHECK_EQ(st, 9 << 8);
+	sys_exit_group(0);
+}
+
+static void subreaper(void)
+{
+	int st;
+	long pid;
+
+	CHECK_EQ(SYS(sys_prctl(36, 1, 0, 0, 0)), 0);
+	pid = user_fork(fork_orphan);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid + 1);
+	CHECK_EQ(st, 9 << 8);
+	sys_exit_group(3);
+}
+
+MACHINE_TEST(orphans_go_to_subreaper)
+{
+	int st;
+	long pid = user_fork(subreaper);
+
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 3 << 8);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), -ECHILD);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(ignored_children_vanish)
+{
+	int st;
+
+	ACTION_IGNORE(KSIGCHLD);
+	user_fork(exit_7);
+	user_fork(exit_7);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), -ECHILD);
+	CHECK_EQ(process_count(), 1);
+	CHECK_EQ(task_counts.tasks, 1);
+	sys_exit_group(0);
+}
+
+static void suicide(void)
+{
+	SYS(sys_kill((int)sys_getpid(), KSIGTERM));
+	note(99);
+}
+
+MACHINE_TEST(killed_child)
+{
+	int st;
+	long pid = user_fork(suicide);
+
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, KSIGTERM);
+	CHECK_EQ(norder, 0);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(stop_and_continue)
+{
+	int32_t info[32];
+	long pid = user_fork(sleep_then_exit);
+	int st;
+
+	CHECK_EQ(SYS(sys_sched_yield()), 0);
+	CHECK_EQ(SYS(sys_kill((int)pid, KSIGSTOP)), 0);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, KWUNTRACED, NULL)), pid);
+	CHECK_EQ(st, KSIGSTOP << 8 | 0x7f);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, KWUNTRACED | KWNOHANG, NULL)), 0);
+	CHECK_EQ(SYS(sys_kill((int)pid, KSIGCONT)), 0);
+	CHECK_EQ(SYS(sys_waitid(0, 0, (uint8_t *)info, KWCONTINUED | KWNOWAIT, NULL)), 0);
+	CHECK_EQ(info[2], KCLD_CONTINUED);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, KWCONTINUED, NULL)), pid);
+	CHECK_EQ(st, 0xffff);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 9 << 8);
+	sys_exit_group(0);
+}
+
+static volatile int shared_word;
+
+static void set_word_and_exit(void)
+{
+	machine_spend(10 * NSEC_PER_MSEC);
+	shared_word = 1;
+	sys_exit_group(4);
+}
+
+MACHINE_TEST(vfork_waits)
+{
+	int st;
+	long pid = user_vfork(set_word_and_exit);
+
+	CHECK_EQ(shared_word, 1);
+	CHECK(current->vfork_child == NULL);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, KWNOHANG, NULL)), pid);
+	sys_exit_group(0);
+}
+
+static void vfork_and_die(void)
+{
+	user_vfork(sleep_then_exit);
+	note(1);	/* never: killed while the child sleeps */
+}
+
+MACHINE_TEST(vfork_parent_killed)
+{
+	int st;
+	long pid = user_fork(vfork_and_die);
+	struct ktimespec ts = {0, 1000000};
+
+	SYS(sys_nanosleep(&ts, NULL));
+	SYS(sys_kill((int)pid, KSIGKILL));
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(st, KSIGKILL);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid + 1);
+	CHECK_EQ(st, 9 << 8);
+	CHECK_EQ(norder, 0);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(fork_survives_failing_allocations)
+{
+	unsigned allocs = machine_live_allocs, files = machine_live_files;
+	int st;
+
+	for (int n = 1; n < 40; n++) {
+		long pid;
+
+		machine_fail_alloc = n;
+		pid = user_fork(nothing);
+		if (pid > 0) {
+			CHECK(machine_fail_alloc > 0);
+			machine_fail_alloc = 0;
+			CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+			CHECK(n > 8);
+			CHECK_EQ(machine_live_allocs, allocs);
+			sys_exit_group(0);
+		}
+		CHECK_EQ(pid, -ENOMEM);
+		CHECK_EQ(machine_live_allocs, allocs);
+		CHECK_EQ(machine_live_files, files);
+		CHECK_EQ(task_counts.tasks, 1);
+	}
+	CHECK(false);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(numbers_wrap_and_are_held)
+{
+	int st;
+	long pid = user_fork(sleep_then_exit), last = pid;
+
+	for (int i = 0; i < PID_MAX + 100; i++) {
+		last = user_fork(nothing);
+		if (last == pid || last <= 0) {
+			CHECK(false);
+			break;
+		}
+		if (SYS(sys_wait4((int)last, &st, 0, NULL)) != last)
+			CHECK(false);
+	}
+	CHECK(last >= 300 && last < 1000);
+	sys_exit_group(0);
+}
+
+/* ---- groups and sessions ---- */
+
+static void new_session(void)
+{
+	int me = (int)sys_getpid();
+
+	CHECK_EQ(SYS(sys_setsid()), me);
+	CHECK_EQ(sys_getsid(0), me);
+	CHECK_EQ(sys_getpgid(0), me);
+	CHECK_EQ(SYS(sys_setsid()), -EPERM);
+	CHECK_EQ(SYS(sys_setpgid(0, 0)), -EPERM);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(process_groups)
+{
+	long a, b;
+	int st;
+
+	CHECK_EQ(SYS(sys_setsid()), 1);
+	a = user_fork(sleep_then_exit);
+	b = user_fork(sleep_then_exit);
+	CHECK_EQ(SYS(sys_setpgid((int)a, -1)), -EINVAL);
+	CHECK_EQ(SYS(sys_setpgid(12345, 0)), -ESRCH);
+	CHECK_EQ(SYS(sys_setpgid((int)a, (int)b)), -EPERM);
+	CHECK_EQ(SYS(sys_setpgid((int)a, 0)), 0);
+	CHECK_EQ(SYS(sys_setpgid((int)b, (int)a)), 0);
+	CHECK_EQ(sys_getpgid((int)b), a);
+	process_find((int)b)->did_exec = true;
+	CHECK_EQ(SYS(sys_setpgid((int)b, 0)), -EACCES);
+	CHECK_EQ(SYS(sys_wait4((int)-a, &st, 0, NULL)), a);
+	CHECK_EQ(SYS(sys_wait4((int)-a, &st, 0, NULL)), b);
+	CHECK_EQ(SYS(sys_wait4((int)-a, &st, 0, NULL)), -ECHILD);
+	user_fork(new_session);
+	SYS(sys_wait4(-1, &st, 0, NULL));
+	CHECK_EQ(st, 0);
+	sys_exit_group(0);
+}
+
+/* A stopped grandchild in a group of its own: when its parent goes, nobody can continue it. */
+static void leave_stopped_child(void)
+{
+	long pid = user_fork(sleep_then_exit);
+	int st;
+
+	SYS(sys_setpgid((int)pid, 0));
+	SYS(sys_kill((int)pid, KSIGSTOP));
+	CHECK_EQ(SYS(sys_wait4(-1, &st, KWUNTRACED, NULL)), pid);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(orphaned_group_gets_hup)
+{
+	int st;
+	long pid;
+
+	pid = user_fork(leave_stopped_child);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid + 1);
+	CHECK_EQ(st, KSIGHUP);
+	sys_exit_group(0);
+}
+
+/* ---- threads and futexes ---- */
+
+#define F_WAIT 0
+#define F_WAKE 1
+#define F_REQUEUE 3
+#define F_CMP_REQUEUE 4
+#define F_WAKE_OP 5
+#define F_WAIT_BITSET 9
+#define F_WAKE_BITSET 10
+#define F_REALTIME 256
+
+static uint32_t word, word2, tid_word;
+static int next_id;
+
+static void futex_waiter(void)
+{
+	int id = next_id++;
+
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT, 0, NULL, NULL, 0)), 0);
+	note(id);
+	sys_exit(0);
+}
+
+static void let_others_sleep(void)
+{
+	struct ktimespec ts = {0, 1000000};
+
+	SYS(sys_nanosleep(&ts, NULL));
+}
+
+MACHINE_TEST(futex_wakes_in_order)
+{
+	for (int i = 0; i < 5; i++) {
+		CHECK(user_thread(futex_waiter) > 0);
+		let_others_sleep();
+	}
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT, 1, NULL, NULL, 0)), -EAGAIN);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE, 2, NULL, NULL, 0)), 2);
+	let_others_sleep();
+	CHECK_EQ(norder, 2);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE, 100, NULL, NULL, 0)), 3);
+	let_others_sleep();
+	CHECK_EQ(norder, 5);
+	for (int i = 0; i < 5; i++)
+		CHECK_EQ(order[i], i);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE, 1, NULL, NULL, 0)), 0);
+	CHECK_EQ(task_counts.tasks, 1);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(futex_requeue)
+{
+	for (int i = 0; i < 4; i++)
+		user_thread(futex_waiter);
+	let_others_sleep();
+	CHECK_EQ(SYS(sys_futex(&word, F_CMP_REQUEUE, 1, (void *)100, &word2, 5)), -EAGAIN);
+	CHECK_EQ(SYS(sys_futex(&word, F_CMP_REQUEUE, -1, (void *)1, &word2, 0)), -EINVAL);
+	CHECK_EQ(SYS(sys_futex(&word, F_CMP_REQUEUE, 1, (void *)2, &word2, 0)), 3);
+	let_others_sleep();
+	CHECK_EQ(norder, 1);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE, 100, NULL, NULL, 0)), 1);
+	CHECK_EQ(SYS(sys_futex(&word2, F_WAKE, 100, NULL, NULL, 0)), 2);
+	let_others_sleep();
+	CHECK_EQ(norder, 4);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(futex_timeouts)
+{
+	struct ktimespec rel = {2, 0}, bad = {0, 1000000000}, abs, past = {0, 5};
+	uint64_t before = machine_now_ns;
+
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT, 0, &bad, NULL, 0)), -EINVAL);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT, 0, &rel, NULL, 0)), -ETIMEDOUT);
+	CHECK(machine_now_ns - before >= 2 * NSEC_PER_SEC);
+	CHECK(machine_now_ns - before < 3 * NSEC_PER_SEC);
+	abs = (struct ktimespec){(int64_t)(machine_now_ns / NSEC_PER_SEC) + 1, 0};
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT_BITSET, 0, &abs, NULL, ~0u)), -ETIMEDOUT);
+	CHECK(machine_now_ns >= (uint64_t)abs.sec * NSEC_PER_SEC);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT_BITSET, 0, &past, NULL, ~0u)), -ETIMEDOUT);
+	abs.sec += 1000 + 1;
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT_BITSET | F_REALTIME, 0, &abs, NULL, ~0u)),
+		 -ETIMEDOUT);
+	CHECK(clock_realtime_ns() >= (uint64_t)abs.sec * NSEC_PER_SEC);
+	CHECK(clock_realtime_ns() < (uint64_t)(abs.sec + 1) * NSEC_PER_SEC);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT | F_REALTIME, 0, &rel, NULL, 0)), -ENOSYS);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT_BITSET, 0, NULL, NULL, 0)), -EINVAL);
+	CHECK_EQ(SYS(sys_futex((uint32_t *)((char *)&word + 1), F_WAKE, 1, NULL, NULL, 0)),
+		 -EINVAL);
+	CHECK_EQ(SYS(sys_futex((uint32_t *)8, F_WAIT, 0, NULL, NULL, 0)), -EFAULT);
+	CHECK_EQ(SYS(sys_futex(&word, 6 /* LOCK_PI */, 0, NULL, NULL, 0)), -ENOSYS);
+	sys_exit_group(0);
+}
+
+static void bitset_waiter(void)
+{
+	int id = next_id++;
+
+	CHECK_EQ(SYS(sys_futex(&word, F_WAIT_BITSET, 0, NULL, NULL, 1u << id)), 0);
+	note(id);
+	sys_exit(0);
+}
+
+MACHINE_TEST(futex_bitsets_and_ops)
+{
+	for (int i = 0; i < 3; i++) {
+		user_thread(bitset_waiter);
+		let_others_sleep();
+	}
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE_BITSET, 9, NULL, NULL, 1u << 2)), 1);
+	let_others_sleep();
+	CHECK_EQ(order[0], 2);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE_BITSET, 9, NULL, NULL, 0)), -EINVAL);
+	/* *word2 += 5, wake on it if it was greater than 2: add 1<<28, oparg<<12, cmp 5<<24 */
+	word2 = 3;
+	CHECK_EQ(SYS(sys_futex(&word2, F_WAKE_OP, 1, (void *)9, &word,
+			       1u << 28 | 0u << 24 | 7u << 12 | 0)), 2);
+	CHECK_EQ(word, 7);
+	CHECK_EQ(SYS(sys_futex(&word2, F_WAKE_OP, 1, (void *)9, &word2,
+			       0u << 28 | 5u << 24 | 0xfffu << 12 | 2)), 0);
+	CHECK_EQ(word2, 0xffffffff);
+	sys_exit_group(0);
+}
+
+static void sleeper_thread(void)
+{
+	struct ktimespec ts = {100, 0};
+
+	SYS(sys_nanosleep(&ts, NULL));
+	CHECK(false);
+}
+
+static void futex_forever(void)
+{
+	SYS(sys_futex(&word, F_WAIT, 0, NULL, NULL, 0));
+	CHECK(false);
+}
+
+MACHINE_TEST(join_by_clear_child_tid)
+{
+	uint64_t before;
+	long tid = user_clone(0x10f00 | 0x100000 | 0x200000, nothing, (int *)&tid_word,
+			      (int *)&tid_word);
+
+	CHECK(tid > 1);
+	CHECK_EQ(tid_word, tid);
+	before = machine_now_ns;
+	CHECK_EQ(SYS(sys_futex(&tid_word, F_WAIT, (uint32_t)tid, NULL, NULL, 0)), 0);
+	CHECK_EQ(tid_word, 0);
+	CHECK(machine_now_ns - before < NSEC_PER_SEC);
+	sys_exit_group(0);
+}
+
+static struct robust {
+	struct {
+		uint64_t next;
+		int64_t offset;
+		uint64_t pending;
+	} head;
+	struct {
+		uint64_t next;
+		uint32_t lock;
+	} m[3];
+} robust;
+
+static void robust_owner(void)
+{
+	uint32_t tid = (uint32_t)sys_gettid();
+
+	robust.head.next = (uint64_t)&robust.m[0];
+	robust.head.offset = 8;
+	robust.m[0].next = (uint64_t)&robust.m[1];
+	robust.m[1].next = (uint64_t)&robust.m[1];	/* a circle: bounded */
+	robust.m[0].lock = tid | 0x80000000u;
+	robust.m[1].lock = tid + 1;			/* somebody else's */
+	robust.head.pending = (uint64_t)&robust.m[2];
+	robust.m[2].lock = tid;
+	CHECK_EQ(SYS(sys_set_robust_list(&robust.head, 20)), -EINVAL);
+	CHECK_EQ(SYS(sys_set_robust_list(&robust.head, 24)), 0);
+	sys_exit(0);
+}
+
+MACHINE_TEST(robust_lists)
+{
+	user_thread(robust_owner);
+	let_others_sleep();
+	CHECK_EQ(robust.m[0].lock, 0xc0000000u);
+	CHECK((robust.m[1].lock & 0x40000000) == 0);
+	CHECK_EQ(robust.m[2].lock, 0x40000000u);
+	sys_exit_group(0);
+}
+
+static void group_exit_with_threads(void)
+{
+	user_thread(sleeper_thread);
+	user_thread(futex_forever);
+	let_others_sleep();
+	sys_exit_group(11);
+}
+
+static void leader_exits_first(void)
+{
+	user_thread(sleep_then_exit);
+	sys_exit(5);
+}
+
+static void only_thread_exits(void)
+{
+	user_thread(nothing);
+	let_others_sleep();
+	sys_exit(6);
+}
+
+MACHINE_TEST(threads_and_exit)
+{
+	long pid;
+	int st;
+
+	pid = user_fork(group_exit_with_threads);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 11 << 8);
+	/* The leader is gone, a thread ends the group later: its code counts. */
+	pid = user_fork(leader_exits_first);
+	let_others_sleep();
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, KWNOHANG, NULL)), 0);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 9 << 8);
+	pid = user_fork(only_thread_exits);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 6 << 8);
+	CHECK_EQ(task_counts.tasks, 1);
+	CHECK_EQ(process_count(), 1);
+	sys_exit_group(0);
+}
+
+static void killed_with_threads(void)
+{
+	user_thread(sleeper_thread);
+	user_thread(futex_forever);
+	let_others_sleep();
+	SYS(sys_kill((int)sys_getpid(), KSIGKILL));
+}
+
+MACHINE_TEST(kill_ends_all_threads)
+{
+	int st;
+	long pid = user_fork(killed_with_threads);
+
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, KSIGKILL);
+	CHECK_EQ(task_counts.tasks, 1);
+	sys_exit_group(0);
+}
+
+/* ---- exec ---- */
+
+static void new_program(void)
+{
+	note((int)sys_getpid() == (int)sys_gettid() ? 1 : 2);
+	CHECK_EQ(current->proc->nthreads, 1);
+	CHECK(strcmp(current->comm, "prog") == 0 || strcmp(current->comm, "script") == 0);
+	sys_exit_group(21);
+}
+
+static void make_root(void)
+{
+	sys_exit_group((int)(current->proc->cred->euid == 0 && current->proc->cred->uid == 7));
+}
+
+static const struct machine_file files[] = {
+	{"/bin/prog", KS_IFREG | 0755, 0, 0, "ELF", new_program},
+	{"/bin/sh", KS_IFREG | 0755, 0, 0, "ELF", new_program},
+	{"/script", KS_IFREG | 0755, 0, 0, "#! /bin/sh  -x y \nrest", NULL},
+	{"/nest1", KS_IFREG | 0755, 0, 0, "#!/script\n", NULL},
+	{"/noexec", KS_IFREG | 0644, 0, 0, "ELF", NULL},
+	{"/dir", KS_IFDIR | 0755, 0, 0, "", NULL},
+	{"/text", KS_IFREG | 0755, 0, 0, "hello", NULL},
+	{"/loop", KS_IFREG | 0755, 0, 0, "#!/loop\n", NULL},
+	{"/setuid", KS_IFREG | 04755, 0, 0, "ELF", make_root},
+	{"/lost", KS_IFREG | 0755, 0, 0, "#!/bin/none\n", NULL},
+};
+
+static void exec_errors(void)
+{
+	const char *argv[] = {"a", NULL};
+	static char big[140000];
+	const char *bigv[] = {"a", big, NULL};
+
+	memset(big, 'x', sizeof(big) - 1);
+	CHECK_EQ(SYS(sys_execve("/none", argv, NULL)), -ENOENT);
+	CHECK_EQ(SYS(sys_execve("/noexec", argv, NULL)), -EACCES);
+	CHECK_EQ(SYS(sys_execve("/dir", argv, NULL)), -EACCES);
+	CHECK_EQ(SYS(sys_execve("/text", argv, NULL)), -ENOEXEC);
+	CHECK_EQ(SYS(sys_execve("/loop", argv, NULL)), -ELOOP);
+	CHECK_EQ(SYS(sys_execve("/lost", argv, NULL)), -ENOENT);
+	CHECK_EQ(SYS(sys_execve("/bin/prog", bigv, NULL)), -E2BIG);
+	CHECK_EQ(SYS(sys_execve("/bin/prog", (void *)16, NULL)), -EFAULT);
+}
+
+static void run_prog(void)
+{
+	const char *argv[] = {"prog", "one", "", NULL}, *envp[] = {"A=b", NULL};
+
+	exec_errors();
+	SYS(sys_execve("/bin/prog", argv, envp));
+	arch_return_to_user();
+}
+
+static void run_nested_script(void)
+{
+	const char *argv[] = {"zero", "one", NULL};
+
+	SYS(sys_execve("/script", argv, NULL));
+	arch_return_to_user();
+}
+
+static void exec_from_thread(void)
+{
+	const char *argv[] = {NULL};
+
+	SYS(sys_execve("/bin/prog", argv, NULL));
+	arch_return_to_user();
+}
+
+static void threaded_exec(void)
+{
+	user_thread(sleeper_thread);
+	user_thread(exec_from_thread);
+	user_thread(futex_forever);
+	futex_forever();
+}
+
+static void run_setuid(void)
+{
+	const char *argv[] = {"s", NULL};
+
+	CHECK_EQ(SYS(sys_setresuid(7, 7, 7)), 0);
+	SYS(sys_execve("/setuid", argv, NULL));
+	arch_return_to_user();
+}
+
+static void run_setuid_nnp(void)
+{
+	CHECK_EQ(SYS(sys_prctl(38, 1, 0, 0, 0)), 0);
+	run_setuid();
+}
+
+MACHINE_TEST(exec_programs)
+{
+	unsigned allocs;
+	int st;
+	long pid;
+
+	machine_files(files, ARRAY_SIZE(files));
+	allocs = machine_live_allocs;
+	pid = user_fork(run_prog);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 21 << 8);
+	CHECK_EQ(machine_argc, 3);
+	CHECK_EQ(machine_envc, 1);
+	CHECK(strcmp(machine_argv[1], "one") == 0 && machine_argv[2][0] == '\0');
+	CHECK(!machine_secure);
+	CHECK_EQ(machine_live_allocs, allocs);
+
+	user_fork(run_nested_script);
+	SYS(sys_wait4(-1, &st, 0, NULL));
+	CHECK_EQ(machine_argc, 4);
+	CHECK(strcmp(machine_argv[0], "/bin/sh") == 0);
+	CHECK(strcmp(machine_argv[1], "-x y") == 0);
+	CHECK(strcmp(machine_argv[2], "/script") == 0);
+	CHECK(strcmp(machine_argv[3], "one") == 0);
+	CHECK(strcmp(machine_execfn, "/script") == 0);
+
+	pid = user_fork(threaded_exec);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 21 << 8);
+	CHECK_EQ(order[norder - 1], 1);
+	CHECK_EQ(machine_argc, 1);
+	CHECK_EQ(machine_argv[0][0], 0);
+
+	user_fork(run_setuid);
+	SYS(sys_wait4(-1, &st, 0, NULL));
+	CHECK_EQ(st, 1 << 8);
+	CHECK(machine_secure);
+	user_fork(run_setuid_nnp);
+	SYS(sys_wait4(-1, &st, 0, NULL));
+	CHECK_EQ(st, 0);
+	CHECK(!machine_secure);
+	CHECK_EQ(machine_live_allocs, allocs);
+	CHECK_EQ(machine_live_mms, 1);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(vfork_exec_releases_parent)
+{
+	int st;
+	long pid;
+
+	machine_files(files, ARRAY_SIZE(files));
+	pid = user_vfork(run_prog);
+	CHECK_EQ(norder, 0);		/* released by exec, before the program ran */
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), pid);
+	CHECK_EQ(norder, 1);
+	sys_exit_group(0);
+}
+
+/* ---- pidfds ---- */
+
+MACHINE_TEST(pidfds)
+{
+	long pid = user_fork(sleep_then_exit);
+	long fd = SYS(sys_pidfd_open((int)pid, 0));
+	int32_t info[32];
+	struct file *f;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(SYS(sys_pidfd_open(12345, 0)), -ESRCH);
+	CHECK_EQ(SYS(sys_pidfd_open(0, 0)), -EINVAL);
+	CHECK_EQ(SYS(sys_pidfd_open((int)pid, 1)), -EINVAL);
+	f = fd_get((int)fd);
+	CHECK_EQ(f->ops->poll(f, NULL), 0);
+	CHECK_EQ(SYS(sys_pidfd_send_signal((int)fd, 0, NULL, 0)), 0);
+	CHECK_EQ(SYS(sys_pidfd_send_signal((int)fd, 65, NULL, 0)), -EINVAL);
+	CHECK_EQ(SYS(sys_pidfd_send_signal(7, 0, NULL, 0)), -EBADF);
+	CHECK_EQ(SYS(sys_pidfd_getfd((int)fd, 5, 0)), -EBADF);
+	CHECK_EQ(SYS(sys_pidfd_send_signal((int)fd, KSIGTERM, NULL, 0)), 0);
+	CHECK_EQ(SYS(sys_waitid(3, (int)fd, (uint8_t *)info, KWEXITED | KWNOWAIT, NULL)), 0);
+	CHECK_EQ(info[2], KCLD_KILLED);
+	CHECK_EQ(info[6], KSIGTERM);
+	CHECK((f->ops->poll(f, NULL) & KPOLLIN) != 0);
+	CHECK_EQ(SYS(sys_waitid(3, (int)fd, NULL, KWEXITED, NULL)), 0);
+	CHECK_EQ(SYS(sys_pidfd_send_signal((int)fd, 0, NULL, 0)), -ESRCH);
+	CHECK_EQ(SYS(sys_waitid(3, (int)fd, NULL, KWEXITED, NULL)), -ECHILD);
+	file_put(f);
+	CHECK_EQ(fd_close((int)fd), 0);
+	sys_exit_group(0);
+}
+
+/* ---- scheduling ---- */
+
+static uint64_t ran[4];
+static uint64_t run_until;
+
+static void spinner(void)
+{
+	int me = next_id++;
+
+	if (me == 2)
+		SYS(sys_setpriority(0, 0, 5));
+	while (machine_now_ns < run_until) {
+		machine_spend(NSEC_PER_MSEC);
+		ran[me] += 1;
+	}
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(fair_shares)
+{
+	unsigned arms;
+	int st;
+
+	run_until = machine_now_ns + 4 * NSEC_PER_SEC;
+	for (int i = 0; i < 3; i++)
+		user_fork(spinner);
+	arms = machine_timer_arms;
+	for (int i = 0; i < 3; i++)
+		SYS(sys_wait4(-1, &st, 0, NULL));
+	/* Weights 1024, 1024 and 336: 43 %, 43 %, 14 % of four seconds. */
+	CHECK(ran[0] > 1600 && ran[0] < 1850);
+	CHECK(ran[1] > 1600 && ran[1] < 1850);
+	CHECK(ran[2] > 480 && ran[2] < 650);
+	/* One arming a slice. */
+	CHECK(machine_timer_arms - arms < 1200);
+	CHECK_EQ(sys_getpriority(0, 0), 20);
+	sys_exit_group(0);
+}
+
+static void interactive(void)
+{
+	struct ktimespec ts = {0, 20000000};
+	uint64_t worst = 0;
+
+	for (int i = 0; i < 50; i++) {
+		uint64_t due = machine_now_ns + 20 * NSEC_PER_MSEC;
+
+		SYS(sys_nanosleep(&ts, NULL));
+		worst = MAX(worst, machine_now_ns - due);
+		machine_spend(100 * NSEC_PER_USEC);
+	}
+	CHECK(worst <= NSEC_PER_MSEC);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(sleepers_run_soon)
+{
+	int st;
+
+	run_until = machine_now_ns + 3 * NSEC_PER_SEC;
+	user_fork(spinner);
+	user_fork(spinner);
+	user_fork(interactive);
+	for (int i = 0; i < 3; i++)
+		SYS(sys_wait4(-1, &st, 0, NULL));
+	sys_exit_group(0);
+}
+
+static void burn_50ms(void)
+{
+	machine_spend(50 * NSEC_PER_MSEC);
+	sys_exit_group(0);
+}
+
+MACHINE_TEST(times_add_up)
+{
+	struct krusage u;
+	int st;
+
+	user_fork(burn_50ms);
+	CHECK(SYS(sys_wait4(-1, &st, 0, &u)) > 0);
+	CHECK(u.utime_sec == 0 && u.utime_usec >= 49000 && u.utime_usec <= 51000);
+	CHECK_EQ(u.maxrss, 400);
+	CHECK_EQ(SYS(sys_getrusage(-1, &u)), 0);
+	CHECK(u.utime_usec >= 49000 && u.utime_usec <= 51000);
+	CHECK_EQ(SYS(sys_getrusage(0, &u)), 0);
+	CHECK(u.utime_usec < 1000);
+	CHECK_EQ(SYS(sys_getrusage(5, &u)), -EINVAL);
+	sys_exit_group(0);
+}
+
+static struct mutex mutex;
+static int inside;
+
+static void mutex_user(void)
+{
+	int id = next_id++;
+
+	mutex_lock(&mutex);
+	CHECK_EQ(inside, 0);
+	inside = 1;
+	note(id);
+	let_others_sleep();
+	inside = 0;
+	mutex_unlock(&mutex);
+	sys_exit(0);
+}
+
+MACHINE_TEST(mutex_excludes)
+{
+	mutex_init(&mutex);
+	for (int i = 0; i < 4; i++)
+		user_thread(mutex_user);
+	for (int i = 0; i < 10; i++)
+		let_others_sleep();
+	CHECK_EQ(norder, 4);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(order[i], i);
+	sys_exit_group(0);
+}
+
+static struct waitq wq;
+static int tokens;
+
+static void token_taker(void)
+{
+	int id = next_id++;
+
+	WAIT_EVENT_FULL(&wq, tokens > 0, NO_DEADLINE, true, true);
+	tokens--;
+	note(id);
+	sys_exit(0);
+}
+
+MACHINE_TEST(exclusive_waiters)
+{
+	waitq_init(&wq);
+	for (int i = 0; i < 4; i++)
+		user_thread(token_taker);
+	let_others_sleep();
+	tokens = 1;
+	waitq_wake(&wq, 0);
+	let_others_sleep();
+	CHECK_EQ(norder, 1);
+	tokens = 2;
+	waitq_wake_n(&wq, 0, 2);
+	let_others_sleep();
+	CHECK_EQ(norder, 3);
+	tokens = 1;
+	waitq_wake_all(&wq, 0);
+	let_others_sleep();
+	CHECK_EQ(norder, 4);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(order[i], i);
+	sys_exit_group(0);
+}
+
+static const struct {
+	const char *name;
+	void (*fn)(void);
+} machine_tests[] = {
+	{"fork_and_wait", fork_and_wait},
+	{"wait_sleeps", wait_sleeps},
+	{"waitid_forms", waitid_forms},
+	{"orphans_go_to_init", orphans_go_to_init},
+	{"orphans_go_to_subreaper", orphans_go_to_subreaper},
+	{"ignored_children_vanish", ignored_children_vanish},
+	{"killed_child", killed_child},
+	{"stop_and_continue", stop_and_continue},
+	{"vfork_waits", vfork_waits},
+	{"vfork_parent_killed", vfork_parent_killed},
+	{"fork_survives_failing_allocations", fork_survives_failing_allocations},
+	{"numbers_wrap_and_are_held", numbers_wrap_and_are_held},
+	{"process_groups", process_groups},
+	{"orphaned_group_gets_hup", orphaned_group_gets_hup},
+	{"futex_wakes_in_order", futex_wakes_in_order},
+	{"futex_requeue", futex_requeue},
+	{"futex_timeouts", futex_timeouts},
+	{"futex_bitsets_and_ops", futex_bitsets_and_ops},
+	{"join_by_clear_child_tid", join_by_clear_child_tid},
+	{"robust_lists", robust_lists},
+	{"threads_and_exit", threads_and_exit},
+	{"kill_ends_all_threads", kill_ends_all_threads},
+	{"exec_programs", exec_programs},
+	{"vfork_exec_releases_parent", vfork_exec_releases_parent},
+	{"pidfds", pidfds},
+	{"fair_shares", fair_shares},
+	{"sleepers_run_soon", sleepers_run_soon},
+	{"times_add_up", times_add_up},
+	{"mutex_excludes", mutex_excludes},
+	{"exclusive_waiters", exclusive_waiters},
+};
+
+int kernel_core_rules_suite(void);
+
+int main(void)
+{
+	CU_pSuite suite;
+	unsigned failures;
+
+	if (CU_initialize_registry() != CUE_SUCCESS)
+		return 1;
+	suite = CU_add_suite("kernel core", NULL, NULL);
+	for (unsigned i = 0; i < ARRAY_SIZE(machine_tests); i++)
+		CU_add_test(suite, machine_tests[i].name, machine_tests[i].fn);
+	if (kernel_core_rules_suite() != 0)
+		return 1;
+	CU_basic_set_mode(CU_BRM_VERBOSE);
+	CU_basic_run_tests();
+	failures = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	return failures != 0;
+}
