@@ -247,10 +247,7 @@ int timespec_get_user(const struct ktimespec *uts, uint64_t *ret_ns)
 
 int timespec_put_user(struct ktimespec *uts, uint64_t ns)
 {
-	struct ktimespec ts = {
-		.sec = (int64_t)(ns / NSEC_PER_SEC),
-		.nsec = (int64_t)(ns % NSEC_PER_SEC),
-	};
+	struct ktimespec ts = ns_to_timespec(ns);
 
 	return copy_to_user(uts, &ts, sizeof(ts));
 }
