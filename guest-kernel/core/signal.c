@@ -22,7 +22,6 @@
  */
 #include "guest-kernel/core/signal.h"
 
-#include <asm/unistd_64.h>
 #include <linux/capability.h>
 #include <linux/resource.h>
 
@@ -706,11 +705,25 @@ static bool in_syscall(const struct trapframe *tf)
 	return (int64_t)tf->orig_rax >= 0;
 }
 
-/* Back onto the syscall instruction (2 bytes, also for patched sites' trampolines). */
-static void restart(struct trapframe *tf, uint64_t nr)
+/* Bytes of the instruction that made the call: `syscall`, or the jump that replaced it and
+ * the `mov $nr, %eax` before it (mm/patch.c), perhaps only just now. */
+static unsigned call_length(uint64_t rip)
 {
-	tf->rax = nr;
-	tf->rip -= 2;
+	static const uint8_t jump[3] = { 0xff, 0x24, 0x25 };	/* jmp *disp32 */
+	uint8_t code[7];
+
+	if (copy_from_user(code, (const void __user *)(rip - sizeof(code)),
+			   sizeof(code)) == 0 &&
+	    memcmp(code, jump, sizeof(jump)) == 0 && (code[5] != 0x0f || code[6] != 0x05))
+		return sizeof(code);
+	return 2;
+}
+
+/* Makes the program call again. A patched site knows its number itself. */
+static void restart(struct trapframe *tf)
+{
+	tf->rax = tf->orig_rax;
+	tf->rip -= call_length(tf->rip);
 }
 
 static void fix_result_for_handler(struct trapframe *tf, const struct ksigaction *act)
@@ -729,7 +742,7 @@ static void fix_result_for_handler(struct trapframe *tf, const struct ksigaction
 		}
 		/* fall through */
 	case -ERESTARTNOINTR:
-		restart(tf, tf->orig_rax);
+		restart(tf);
 		break;
 	default:
 		break;
@@ -744,10 +757,7 @@ static void fix_result_without_handler(struct trapframe *tf)
 	case -ERESTARTSYS:
 	case -ERESTARTNOINTR:
 	case -ERESTARTNOHAND:
-		restart(tf, tf->orig_rax);
-		break;
-	case -ERESTART_RESTARTBLOCK:
-		restart(tf, __NR_restart_syscall);
+		restart(tf);
 		break;
 	default:
 		break;
@@ -834,4 +844,11 @@ void signal_deliver(struct trapframe *tf)
 		signal_set_mask(current->saved_mask);
 	}
 	signal_recalc(current);
+	/*
+	 * Linux has the program call restart_syscall() here. A patched site would repeat the
+	 * first call instead, so the rest of the wait is done on the way out; when another
+	 * signal ends it, sig_check is set and our caller comes back here.
+	 */
+	if (in_syscall(tf) && (int64_t)tf->rax == -ERESTART_RESTARTBLOCK)
+		tf->rax = (uint64_t)sys_restart_syscall();
 }

@@ -14,7 +14,8 @@
 #define KSA_NODEFER	0x40000000u
 #define KSA_RESETHAND	0x80000000u
 /* What is kept of sa_flags; the rest reads back as zero, as on Linux. */
-#define KSA_KNOWN	(KSA_NOCLDSTOP | KSA_NOCLDWAIT | KSA_SIGINFO | 0x800u /* EXPOSE_TAGBITS */ | \
+#define KSA_EXPOSE_TAGBITS 0x800u
+#define KSA_KNOWN	(KSA_NOCLDSTOP | KSA_NOCLDWAIT | KSA_SIGINFO | KSA_EXPOSE_TAGBITS | \
 			 KSA_RESTORER | KSA_ONSTACK | KSA_RESTART | KSA_NODEFER | KSA_RESETHAND)
 
 #define KSIG_DFL	0UL
@@ -41,5 +42,7 @@ void signal_discard(struct process *p, uint64_t mask);
 /* timers.c: the timer's signal is being taken off a queue; fills in overrun, arms the next. */
 void posix_timer_dequeued(struct sigqueue *q, struct ksiginfo *info);
 void itimer_real_dequeued(struct process *p);
+
+long sys_restart_syscall(void);		/* sigsys.c */
 
 #endif

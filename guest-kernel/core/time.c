@@ -170,13 +170,6 @@ void ktimer_cancel(struct ktimer *t)
 	t->armed = false;
 }
 
-uint64_t timers_next(void)
-{
-	struct ktimer *t = RB_MIN(ktimer_tree, &timers);
-
-	return t != NULL ? t->deadline : NO_DEADLINE;
-}
-
 /* After a restore: realtime timers move with their clock. The walk collects them first, since
  * inserting moves them about in the tree that is walked. */
 static void follow_clock_jump(void)
@@ -202,6 +195,16 @@ static void follow_clock_jump(void)
 		insert(t, realtime_to_monotonic(t->real_deadline));
 	}
 	waitq_wake_all(&clock_jump_wait, 0);
+}
+
+/* Asked before each sleep, so a restored VM that was idle notices here too. */
+uint64_t timers_next(void)
+{
+	struct ktimer *t;
+
+	follow_clock_jump();
+	t = RB_MIN(ktimer_tree, &timers);
+	return t != NULL ? t->deadline : NO_DEADLINE;
 }
 
 void timers_run(void)
@@ -244,10 +247,7 @@ int timespec_get_user(const struct ktimespec *uts, uint64_t *ret_ns)
 
 int timespec_put_user(struct ktimespec *uts, uint64_t ns)
 {
-	struct ktimespec ts = {
-		.sec = (int64_t)(ns / NSEC_PER_SEC),
-		.nsec = (int64_t)(ns % NSEC_PER_SEC),
-	};
+	struct ktimespec ts = ns_to_timespec(ns);
 
 	return copy_to_user(uts, &ts, sizeof(ts));
 }

@@ -36,6 +36,13 @@ uint64_t cpu_clock_read(struct process *p, struct task *t, int which);
 uint64_t process_cpu_ns(const struct process *p, int which);
 int clock_read_id(int id, uint64_t *ret);	/* 0 or -EINVAL */
 
+static inline struct ktimespec ns_to_timespec(uint64_t ns)
+{
+	return (struct ktimespec){
+		.sec = (int64_t)(ns / NSEC_PER_SEC),
+		.nsec = (int64_t)(ns % NSEC_PER_SEC),
+	};
+}
 int timespec_to_ns(const struct ktimespec *ts, uint64_t *ret_ns);	/* 0 or -EINVAL */
 /* struct itimerspec from the program, in ns; -EFAULT, -EINVAL. */
 int itimerspec_get_user(const struct kitimerspec __user *u, uint64_t *ret_interval,

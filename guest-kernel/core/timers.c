@@ -34,10 +34,10 @@ struct posix_timer {
 	struct process *proc;
 	int notify;
 	int tid;			/* KSIGEV_THREAD_ID */
-	bool cpu;			/* on a CPU clock of proc, or of its thread cpu_tid */
-	int cpu_tid;
+	bool cpu;			/* on a CPU clock of proc, or of its thread */
+	int cpu_tid;			/* 0: the process's */
 	bool armed;
-	bool real;			/* deadline is the realtime clock's, else monotonic or CPU */
+	bool real;			/* deadline is the realtime clock's */
 	bool rearm;			/* periodic, waits for its signal to be taken */
 	uint64_t interval, deadline;
 	uint64_t extra, overrun_last;
@@ -74,8 +74,8 @@ int itimerspec_get_user(const struct kitimerspec __user *u, uint64_t *ret_interv
 int itimerspec_put_user(struct kitimerspec __user *u, uint64_t interval, uint64_t value)
 {
 	struct kitimerspec spec = {
-		.interval = { (int64_t)(interval / NSEC_PER_SEC), (int64_t)(interval % NSEC_PER_SEC) },
-		.value = { (int64_t)(value / NSEC_PER_SEC), (int64_t)(value % NSEC_PER_SEC) },
+		.interval = ns_to_timespec(interval),
+		.value = ns_to_timespec(value),
 	};
 
 	return PUT_USER(spec, u);

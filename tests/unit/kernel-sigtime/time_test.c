@@ -6,6 +6,11 @@
 
 #include <CUnit/Basic.h>
 
+/* <unistd.h> and <sys/wait.h> would collide with the kernel's headers. */
+int fork(void);
+int waitpid(int pid, int *status, int options);
+void _exit(int status);
+
 #include "world.h"
 
 #include "guest-kernel/core/random_internal.h"
@@ -473,9 +478,6 @@ static void test_random_generation(void)
 
 		fflush(NULL);
 		/* A second process is the plainest way to have the state twice. */
-		extern int fork(void);
-		extern int waitpid(int, int *, int);
-		extern void _exit(int);
 		int pid = fork();
 
 		if (pid == 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "world.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "world.h"	/* after libc's: kernel.h makes what follows hidden */
 
 struct cm_clock world_clock;
 bool world_capable;
