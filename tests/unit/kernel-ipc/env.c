@@ -438,6 +438,7 @@ struct dentry *dentry_new(struct dentry *parent, const char *name, size_t len, s
 	if (parent != NULL)
 		dentry_get(parent);
 	d->len = (uint16_t)len;
+	d->name = d->store;
 	memcpy(d->name, name, len);
 	return d;
 }
@@ -644,7 +645,9 @@ struct file *file_open_dentry(struct dentry *d, uint32_t flags)
 
 	dentry_get(d);
 	f = file_new(d, NULL, flags);
-	ret = d->inode->ops->open(d->inode, f);
+	if (f == NULL)
+		return ERR_PTR(-ENOMEM);
+	ret = d->inode->ops->open != NULL ? d->inode->ops->open(d->inode, f) : -ELOOP;
 	if (ret != 0) {
 		f->ops = NULL;
 		file_put(f);

@@ -241,6 +241,7 @@ static void tree_up(const struct fs_type *type)
 static void tree_down(void)
 {
 	process_find(1)->leader->mm = NULL;
+	process_find(1)->cred->cap_eff = ~0ULL;
 	process_find(1)->files = NULL;
 	env_close_all();
 	dentry_put(sb.root);
@@ -277,7 +278,7 @@ static void shape(const char *line, size_t n, char *out_s)
 					       out_s[o > 0 ? o - 1 : 0] == 'N')) {
 			if (o == 0 || out_s[o - 1] != 'N')
 				out_s[o++] = 'N';
-		} else if (c == ' ') {
+		} else if (c == ' ' || c == '\t') {
 			if (o == 0 || out_s[o - 1] != ' ')
 				out_s[o++] = ' ';
 		} else {
@@ -344,6 +345,7 @@ static void test_formats(void)
 	slurp("1/statm");
 	CU_ASSERT_EQUAL(fields(text), fields(host));
 	host_read("/proc/self/status");
+	process_find(1)->cred->cap_eff = 0x1ffffffffffULL;
 	slurp("1/status");
 	compare_lines("State: Groups: Cpus_allowed: Cpus_allowed_list: Mems_allowed: SigQ: "
 		      "Name: Speculation_Store_Bypass: SpeculationIndirectBranch: ");
@@ -399,7 +401,7 @@ static void test_cpuinfo(void)
 static void test_memory_texts(void)
 {
 	tree_up(&proc_type);
-	CU_ASSERT_EQUAL(slurp("self"), -ENOTDIR + 0 * 1);
+	CU_ASSERT_EQUAL(slurp("self"), -ELOOP);
 	CU_ASSERT_EQUAL(slurp("1/cmdline"), 14);
 	CU_ASSERT_EQUAL(memcmp(text, "prog\0arg one\0", 14), 0);
 	CU_ASSERT_EQUAL(slurp("1/environ"), (long)sizeof(memory) - 14);
@@ -420,7 +422,7 @@ static void test_names(void)
 	tree_up(&proc_type);
 	strcpy(p->leader->comm, "a) R\n\\b");
 	slurp("1/status");
-	CU_ASSERT_EQUAL(strncmp(text, "Name:\ta) R\\n\\\\b\n", 17), 0);
+	CU_ASSERT_EQUAL(strncmp(text, "Name:\ta) R\\n\\\\b\n", 16), 0);
 	slurp("1/stat");
 	CU_ASSERT_EQUAL(strncmp(text, "1 (a) R\n\\b) R ", 14), 0);
 	CU_ASSERT_EQUAL(put("1/comm", "a name that is too long\n"), 24);
@@ -468,7 +470,7 @@ static void test_lists(void)
 	CU_ASSERT_EQUAL(d->inode->ops->readlink(d, buf, sizeof(buf)), -ENOENT);
 	dentry_put(d);
 	CU_ASSERT(slurp("1/fdinfo/1") > 0);
-	CU_ASSERT_EQUAL(strncmp(text, "pos:\t0\nflags:\t0100001\nmnt_id:\t", 31), 0);
+	CU_ASSERT_EQUAL(strncmp(text, "pos:\t0\nflags:\t0100001\nmnt_id:\t", 30), 0);
 	CU_ASSERT_EQUAL(PTR_ERR(walk("1/fd/0")), -ENOENT);
 	CU_ASSERT_EQUAL(PTR_ERR(walk("1/fd/01")), -ENOENT);
 	CU_ASSERT_EQUAL(PTR_ERR(walk("01")), -ENOENT);
@@ -576,7 +578,10 @@ static void visit(const char *path, unsigned *count)
 			continue;
 		}
 		if (KS_ISREG(d->inode->mode)) {
-			CU_ASSERT(slurp(child) >= 0);
+			if (slurp(child) < 0) {
+				printf("\n%s cannot be read\n", child);
+				CU_FAIL("read");
+			}
 			for (unsigned k = 1; k < 8; k++) {
 				env_fail_at = k;
 				slurp(child);

@@ -14,7 +14,6 @@
 #include "tests/unit/kernel-ipc/env.h"
 #include "tests/unit/kernel-ipc/suites.h"
 
-
 #include <asm/ioctls.h>
 #include <asm/termbits.h>
 
@@ -276,7 +275,6 @@ static void test_job_control(void)
 	CU_ASSERT_STRING_EQUAL(env_signals, "21>g7 ");
 	env_signals[0] = 0;
 	CU_ASSERT_EQUAL(env_write(slave, "x", 1), 1);
-	modes(0, 0, 0, 0, 0, 0);	/* prepares the next; itself refused below */
 	env_signals[0] = 0;
 	env_switch(leader);
 	modes(0, 0, 0, 0, TOSTOP, 0);
