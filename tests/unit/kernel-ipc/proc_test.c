@@ -578,7 +578,8 @@ static void visit(const char *path, unsigned *count)
 			continue;
 		}
 		if (KS_ISREG(d->inode->mode)) {
-			if (slurp(child) < 0) {
+			/* Processes without memory have no sums, as on Linux. */
+			if (slurp(child) < 0 && strstr(child, "smaps_rollup") == NULL) {
 				printf("\n%s cannot be read\n", child);
 				CU_FAIL("read");
 			}
