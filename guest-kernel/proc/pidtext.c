@@ -146,11 +146,12 @@ int proc_stat_show(struct strbuf *sb, const struct pseudo_node *n)
 	strbuf_printf(sb, "%lu %lu %lu 0 0 ",
 		      permitted ? mm->code_start : mm != NULL,
 		      permitted ? mm->code_end : mm != NULL, permitted ? mm->stack_top : 0);
-	strbuf_printf(sb, "%lu %lu %lu %lu %d 0 0 %d 0 0 0 0 0 0 ",
+	strbuf_printf(sb, "%lu %lu %lu %lu %d 0 0 %d 0 %d %d 0 0 0 ",
 		      t != NULL ? t->pending.set & 0x7fffffff : 0,
 		      t != NULL ? t->sig_mask & 0x7fffffff : 0, ign & 0x7fffffff,
 		      cgt & 0x7fffffff, t != NULL && t->state == TASK_SLEEPING,
-		      p->exit_signal);
+		      p->exit_signal, t != NULL ? t->rt_priority : 0,
+		      t != NULL ? t->policy : 0);
 	if (permitted)
 		strbuf_printf(sb, "%lu %lu %lu %lu %lu %lu %lu %d\n", mm->data_start,
 			      mm->data_end, mm->brk_start, mm->arg_start, mm->arg_end,
@@ -294,8 +295,8 @@ static void status_signals(struct strbuf *sb, const struct process *p, const str
 	uint64_t ign, cgt;
 
 	signal_sets(p, &ign, &cgt);
-	strbuf_printf(sb, "Threads:\t%u\nSigQ:\t0/%lu\n", t != NULL ? p->nthreads : 1,
-		      p->rlim[11].cur);
+	strbuf_printf(sb, "Threads:\t%u\nSigQ:\t%u/%lu\n", t != NULL ? p->nthreads : 1,
+		      p->sigqueued, p->rlim[11].cur);
 	strbuf_printf(sb, "SigPnd:\t%016lx\nShdPnd:\t%016lx\nSigBlk:\t%016lx\n",
 		      t != NULL ? t->pending.set : 0, p->pending.set,
 		      t != NULL ? t->sig_mask : 0);

@@ -37,17 +37,6 @@ extern const struct pseudo_entry proc_sys_entries[];
 int proc_cpuinfo_show(struct strbuf *sb, const struct pseudo_node *n);
 
 /* ---- of others ---- */
-/* core/ */
-void task_times(const struct task *t, uint64_t *ret_utime, uint64_t *ret_stime);
-void process_times(const struct process *p, uint64_t *ret_utime, uint64_t *ret_stime);
-void task_report(struct strbuf *sb);
-uint64_t sched_idle_ns(void);
-uint64_t sched_switches(void);
-extern char sys_hostname[65], sys_domainname[65];
-#ifndef SYS_RELEASE
-#define SYS_RELEASE "6.1.0-casemate"
-#define SYS_VERSION "#1 SMP Casemate"
-#endif
 /* fs/ */
 void mounts_show(struct strbuf *sb);
 void mountinfo_show(struct strbuf *sb);
