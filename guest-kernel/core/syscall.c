@@ -48,13 +48,12 @@ static const bool syscall_quick[SYSCALL_MAX] = {
 };
 
 uint64_t syscall_count;
+bool syscall_trace;
 
-long syscall_dispatch(struct trapframe *tf)
+static long dispatch(struct trapframe *tf, uint64_t nr)
 {
-	uint64_t nr = tf->orig_rax;
 	long r;
 
-	syscall_count++;
 	if (unlikely(nr >= SYSCALL_MAX || syscall_table[nr] == NULL)) {
 		missing[nr < SYSCALL_MAX ? nr : SYSCALL_MAX]++;
 		return -ENOSYS;
@@ -68,6 +67,27 @@ long syscall_dispatch(struct trapframe *tf)
 			      (long)tf->r8, (long)tf->r9);
 	sched_account(true);
 	return r;
+}
+
+/* Before the call as well as after it: some never return, or much later. */
+static long dispatch_traced(struct trapframe *tf, uint64_t nr)
+{
+	const char *name = nr < SYSCALL_MAX ? syscall_names[nr] : NULL;
+	int tid = current->tid;
+	long r;
+
+	printk("%d %s(%lx, %lx, %lx, %lx)%s\n", tid, name != NULL ? name : "unknown", tf->rdi,
+	       tf->rsi, tf->rdx, tf->r10, name != NULL ? "" : " ?");
+	r = dispatch(tf, nr);
+	printk("%d %s = %ld\n", tid, name != NULL ? name : "unknown", r);
+	return r;
+}
+
+long syscall_dispatch(struct trapframe *tf)
+{
+	syscall_count++;
+	return unlikely(syscall_trace) ? dispatch_traced(tf, tf->orig_rax) :
+					 dispatch(tf, tf->orig_rax);
 }
 
 long syscall_partial(const char *call, const char *what, int err)

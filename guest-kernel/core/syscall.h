@@ -15,6 +15,7 @@
 /* Something a call does not do yet was asked for (a flag, a command): counted by name and
  * shown in the report of `casemate run --verbose`. Returns err. */
 long syscall_partial(const char *call, const char *what, int err);
+extern bool syscall_trace;	/* print each call: boot argument "trace" */
 void syscall_report(struct strbuf *sb);
 
 #endif

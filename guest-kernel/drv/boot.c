@@ -6,6 +6,7 @@
 #include "abi/clock.h"
 #include "abi/platform.h"
 #include "guest-kernel/arch/cpu.h"
+#include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/drv/drv.h"
 #include "guest-kernel/fs/vfs.h"
@@ -52,7 +53,8 @@ void kernel_main(paddr_t fdt)
 	r = machine_parse(phys_to_virt(fdt));
 	if (r != 0)
 		arch_end(CM_END_UNSUPPORTED);
-	printk_enabled = machine_bootarg("verbose");
+	syscall_trace = machine_bootarg("trace");
+	printk_enabled = syscall_trace || machine_bootarg("verbose");
 	clock_page = phys_to_virt(CM_CLOCK_GPA);
 	memory_start();
 	cpu_fpu_init();

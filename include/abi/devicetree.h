@@ -15,7 +15,7 @@
  *   /clock@1000            compatible = "casemate,clock"; reg
  *   /platform@d0000000     compatible = "casemate,platform"; reg
  *
- * bootargs: "verbose" (kernel messages to the serial register), "test=<name>" (a built-in
+ * bootargs: "verbose" (kernel messages to the serial register), "trace" (each system call too), "test=<name>" (a built-in
  * self-test instead of initd, kernels built for tests only).
  */
 #ifndef CASEMATE_ABI_DEVICETREE_H

@@ -20,7 +20,7 @@ struct run_options {
 	uint64_t memory;		/* bytes */
 	uint64_t timeout_ns;		/* 0: none */
 	const char *workdir;
-	bool verbose, tty, help;
+	bool verbose, trace, tty, help;
 	const char *env[RUN_ENV_MAX];	/* "NAME=value", each name once */
 	unsigned int envc;
 	char **argv;			/* the task's; NULL-terminated */

@@ -22,6 +22,7 @@ static const struct option options_known[] = {
 	{ "initd", required_argument, NULL, 'I' },
 	{ "tty", no_argument, NULL, 'T' },
 	{ "verbose", no_argument, NULL, 'v' },
+	{ "trace", no_argument, NULL, 'S' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -57,6 +58,7 @@ void run_usage(void)
 	     "  --workdir DIR    start in DIR of the guest; default /\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
 	     "  --verbose        show boot stages, guest console and a report on stderr\n"
+	     "  --trace          --verbose, and each system call on stderr (slow)\n"
 	     "  --kernel FILE, --initd FILE   use these instead of those beside casemate\n"
 	     "Status: the command's; 128+N when it died of signal N; 124 timeout; 125 Casemate\n"
 	     "failed; 126 not executable; 127 not found.");
@@ -118,6 +120,9 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 		return 0;
 	case 'e':
 		return env_add(o, optarg, err);
+	case 'S':
+		o->trace = o->verbose = true;
+		return 0;
 	case 'w':
 		o->workdir = optarg;
 		return 0;

@@ -111,7 +111,8 @@ static int vmm_spawn(const struct run_options *o, const struct paths *paths, int
 	char memory[32];
 	const char *argv[] = { paths->vmm, "--kernel", paths->kernel, "--initd", paths->initd,
 			       "--channel-fd", "3", "--image-fd", "4", "--mem", memory,
-			       o->verbose ? "--verbose" : NULL, "--bootargs", "verbose",
+			       o->verbose ? "--verbose" : NULL, "--bootargs",
+			       o->trace ? "trace" : "verbose",
 			       NULL };
 	char *no_env[] = { NULL };
 	posix_spawn_file_actions_t files;
