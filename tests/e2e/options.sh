@@ -123,20 +123,40 @@ test_verbose_goes_to_standard_error() {
 	[ -s "$T/err" ] || fail "--verbose said nothing"
 }
 
-test_without_kvm() {
-	if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then
-		skip "hiding /dev/kvm needs root"
-		return
-	fi
+# Runs in a mount namespace that the script $1 has prepared; $2 is an empty directory.
+run_elsewhere() {
 	status=0
-	unshare -m sh -c 'mkdir "$1" && mount -t tmpfs dev "$1" && mount --bind "$1" /dev &&
-		shift && exec "$@"' sh "$T/nodev" "$CASEMATE" run "${image[@]}" -- true \
-		>"$T/out" 2>"$T/err" <&- || status=$?
-	rm -rf "$T/nodev"
+	mkdir "$T/dev"
+	unshare -m sh -ec "$1"'; shift 2; exec "$@"' sh x "$T/dev" "$CASEMATE" run \
+		"${image[@]}" -- true >"$T/out" 2>"$T/err" </dev/null || status=$?
+	rmdir "$T/dev"
+}
+
+may_mount() {
+	[ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null && return
+	skip "hiding /dev/kvm needs root"
+	return 1
+}
+
+test_without_kvm() {
+	may_mount || return 0
+	run_elsewhere 'mount -t tmpfs dev "$2"
+		for d in null zero full urandom; do
+			: >"$2/$d"
+			mount --bind /dev/$d "$2/$d"
+		done
+		mount --rbind "$2" /dev'
 	want_refusal '/dev/kvm'
+}
+
+test_with_a_useless_kvm() {
+	may_mount || return 0
+	run_elsewhere 'mount --bind /dev/null /dev/kvm'
+	want_refusal 'kvm'
 }
 
 run_cases the_host_environment_stays_outside env env_without_a_value env_without_a_name \
 	workdir default_workdir no_such_workdir memory_size_reaches_the_guest \
 	bad_memory_sizes memory_beyond_the_host bad_timeouts no_command unknown_option \
-	option_without_its_value unknown_verb help verbose_goes_to_standard_error without_kvm
+	option_without_its_value unknown_verb help verbose_goes_to_standard_error without_kvm \
+	with_a_useless_kvm

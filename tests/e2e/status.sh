@@ -92,14 +92,14 @@ test_orphans_do_not_hold_the_exit() {
 }
 
 test_timeout() {
-	run --timeout 2s -- sh -c 'echo before; sleep 1000'
+	run --timeout $((1 + SCALE))s -- sh -c 'echo before; sleep 1000'
 	want_status 124
 	want_out before
 	want_clean
 }
 
 test_timeout_of_a_task_that_ignores_signals() {
-	run --timeout 2s -- sh -c 'trap "" TERM INT HUP; while :; do sleep 1; done'
+	run --timeout $((1 + SCALE))s -- sh -c 'trap "" TERM INT HUP; while :; do sleep 1; done'
 	want_status 124
 	want_clean
 }
