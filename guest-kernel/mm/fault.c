@@ -536,7 +536,6 @@ struct fault_result mm_fault(struct mm *mm, uintptr_t addr, unsigned error)
 	/* Out of memory: somebody dies. If that is not us, let it run and try again. */
 	if (!(error & FAULT_HW) || !oom_kill() || signal_fatal_pending(current))
 		return (struct fault_result){KSIGKILL, KSI_KERNEL};
-	current->need_resched = true;
 	return fault_ok;
 }
 

@@ -90,11 +90,11 @@ static const char *vma_name(const struct vma *v)
 {
 	const struct mm *mm = v->mm;
 
-	if (v->name != NULL && strcmp(v->name, "[heap]") != 0)
+	if (v->name != NULL)
 		return v->name;
 	if (v->inode != NULL)
 		return "/dev/zero (deleted)";
-	if (v->start <= mm->brk && v->end >= mm->brk_start && mm->brk != mm->brk_start)
+	if (v->start < mm->brk && v->end > mm->brk_start)
 		return "[heap]";
 	if (v->start <= mm->stack_top && v->end >= mm->stack_top)
 		return "[stack]";

@@ -34,7 +34,7 @@ struct vma {
 	struct file *file;		/* reference held; NULL for anonymous */
 	struct inode *inode;		/* file's, or of the anonymous shared memory object */
 	uint64_t pgoff;			/* page index in the inode of `start` */
-	const char *name;		/* "[heap]", "[stack]", "[vdso]" for /proc, or NULL */
+	const char *name;		/* "[stack]", "[vdso]" for /proc, or NULL */
 };
 #define VMA_DONTFORK	0x1u
 #define VMA_WIPEONFORK	0x2u

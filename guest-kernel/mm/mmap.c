@@ -448,7 +448,6 @@ static bool brk_grow(struct mm *mm, uintptr_t old, uintptr_t new)
 	heap = vma_new(mm, old, new, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	if (heap == NULL)
 		return false;
-	heap->name = "[heap]";
 	heap->advice = mm->lock_future;
 	vma_insert(heap);
 	vma_merge(heap);

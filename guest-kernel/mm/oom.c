@@ -12,6 +12,7 @@
 
 #define PATIENCE	100000u		/* requests until the next victim */
 #define OOM_ADJ_NEVER	(-1000)
+#define STEP_BACK_NS	(20 * NSEC_PER_MSEC)
 
 static uint32_t waited;
 static bool busy;
@@ -19,6 +20,17 @@ static bool busy;
 static bool dying(const struct process *p)
 {
 	return p->group_exit || p->exiting;
+}
+
+/* The victim must run to free anything: whoever asks lets it go first, on the way out to the
+ * program. Until then the reserve has to do. */
+static bool let_it_die(void)
+{
+	if (current != NULL && !dying(current->proc) && !current->need_resched) {
+		current->need_resched = true;
+		current->vruntime += STEP_BACK_NS;
+	}
+	return true;
 }
 
 /* Memory that its end would free, in pages, weighed with oom_score_adj as in Linux. */
@@ -43,7 +55,7 @@ bool oom_kill(void)
 			continue;
 		if (dying(p) && waited < PATIENCE) {
 			waited++;
-			return true;
+			return let_it_die();
 		}
 		if (!dying(p) && (victim == NULL || badness(p) > worst)) {
 			victim = p;
@@ -58,5 +70,5 @@ bool oom_kill(void)
 	       victim->mm->rss_anon * (PAGE_SIZE / 1024));
 	process_kill(victim, KSIGKILL);
 	busy = false;
-	return true;
+	return let_it_die();
 }
