@@ -26,6 +26,10 @@ int last_signal;
 static uintptr_t bad_start, bad_end;
 static uint64_t now = 1700000000ULL * 1000000000ULL;
 
+void printk(const char *fmt, ...)
+{
+}
+
 /* ---- memory that the sanitizers see ---- */
 
 static bool must_fail(void)
@@ -187,7 +191,7 @@ void sched_wake(struct task *t)
 /* ---- set-up ---- */
 
 static struct task task;
-static struct process process;
+struct process process;
 static struct fs_context fs;
 static uint64_t credmem[64];
 

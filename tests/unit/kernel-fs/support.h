@@ -21,6 +21,7 @@ extern long fail_after;		/* the Nth allocation from now fails; -1: none */
 extern long allocations;	/* live ones */
 extern unsigned zaps;		/* calls of mm_zap_inode */
 extern int last_signal;
+extern struct process process;
 uint64_t support_free_pages(void);
 
 /* Deterministic random numbers. */
