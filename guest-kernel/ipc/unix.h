@@ -35,6 +35,7 @@ struct unix_msg {
 	struct scm_fds *fds;
 	uint32_t charge;
 	uint32_t len, off;
+	uint64_t stamp_ns;		/* when it was queued, if the receiver wanted to know */
 	uint8_t data[];
 };
 

@@ -6,10 +6,12 @@
  * across message borders, but not past descriptors or a change of credentials.
  */
 #include <asm/ioctls.h>
+#include <asm/socket.h>
 #include <linux/sockios.h>
 
 #include "guest-kernel/core/signal.h"
 #include "guest-kernel/core/task.h"
+#include "guest-kernel/core/time.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/ipc/unix.h"
 #include "guest-kernel/mm/page.h"
@@ -65,6 +67,8 @@ void unix_purge(struct unix_sock *u)
 
 static void msg_queue(struct unix_sock *to, struct unix_msg *m)
 {
+	if (to->s.timestamp || to->s.timestampns)
+		m->stamp_ns = clock_realtime_ns();
 	TAILQ_INSERT_TAIL(&to->queue, m, link);
 	to->qlen++;
 	to->qbytes += m->len;
@@ -209,6 +213,22 @@ static void put_name(struct ksockmsg *m, const struct unix_addr *a)
 		return;
 	*m->name = a->name;
 	m->namelen = a->len;
+}
+
+/* SO_TIMESTAMP, SO_TIMESTAMPNS: struct timeval or timespec, before all else. */
+static int put_stamp(struct unix_sock *u, struct ksockmsg *m, uint64_t ns)
+{
+	bool nano = u->s.timestampns;
+	int64_t t[2];
+
+	if (!nano && !u->s.timestamp)
+		return 0;
+	if (ns == 0)
+		ns = clock_realtime_ns();
+	t[0] = (int64_t)(ns / NSEC_PER_SEC);
+	t[1] = (int64_t)(ns % NSEC_PER_SEC / (nano ? 1 : NSEC_PER_USEC));
+	return socket_put_cmsg(m, KSOL_SOCKET, nano ? SO_TIMESTAMPNS_OLD : SO_TIMESTAMP_OLD, t,
+			       sizeof(t));
 }
 
 /* Control messages of what was received; takes over fds. */
@@ -423,6 +443,7 @@ static long dgram_recv(struct unix_sock *u, struct ksockmsg *m, bool nonblock)
 	struct scm_fds *fds = NULL;
 	struct unix_msg *msg;
 	struct ucred_k cred;
+	uint64_t stamp;
 	size_t n, full;
 	int ret;
 
@@ -453,6 +474,7 @@ static long dgram_recv(struct unix_sock *u, struct ksockmsg *m, bool nonblock)
 		return -EFAULT;
 	put_name(m, msg->addr);
 	cred = msg->cred;
+	stamp = msg->stamp_ns;
 	if (m->flags & KMSG_PEEK) {
 		if (msg->fds != NULL)
 			fds = scm_copy(msg->fds);
@@ -465,7 +487,11 @@ static long dgram_recv(struct unix_sock *u, struct ksockmsg *m, bool nonblock)
 		msg_dequeue(u, msg);
 		msg_free(msg);
 	}
-	ret = put_control(u, m, &cred, fds);
+	ret = put_stamp(u, m, stamp);
+	if (ret != 0)
+		scm_drop(fds);
+	else
+		ret = put_control(u, m, &cred, fds);
 	if (ret != 0)
 		return ret;
 	return (long)(m->flags & KMSG_TRUNC ? full : n);

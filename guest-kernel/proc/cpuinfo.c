@@ -149,8 +149,9 @@ static void address_sizes(struct strbuf *sb, uint32_t max_ext)
 
 	if (max_ext >= 0x80000008)
 		cpuid(0x80000008, 0, r);
+	/* Four levels of page tables, whatever more the processor could do. */
 	strbuf_printf(sb, "address sizes\t: %u bits physical, %u bits virtual\n"
-		      "power management:\n\n", r[EAX] & 0xff, r[EAX] >> 8 & 0xff);
+		      "power management:\n\n", r[EAX] & 0xff, MIN(r[EAX] >> 8 & 0xff, 48u));
 }
 
 int proc_cpuinfo_show(struct strbuf *sb, const struct pseudo_node *n)

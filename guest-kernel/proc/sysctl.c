@@ -39,6 +39,7 @@ TEXT_SHOW(max_queued_events, "16384")
 TEXT_SHOW(max_user_instances, "128")
 TEXT_SHOW(max_user_watches, "65536")
 TEXT_SHOW(somaxconn, "4096")
+TEXT_SHOW(max_dgram_qlen, "512")
 
 /* ---- names ---- */
 
@@ -190,8 +191,14 @@ static const struct pseudo_entry core_entries[] = {
 	END,
 };
 
+static const struct pseudo_entry unix_entries[] = {
+	RO("max_dgram_qlen", max_dgram_qlen),
+	END,
+};
+
 static const struct pseudo_entry net_entries[] = {
 	PSEUDO_DIR("core", core_entries),
+	PSEUDO_DIR("unix", unix_entries),
 	END,
 };
 

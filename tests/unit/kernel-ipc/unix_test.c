@@ -517,6 +517,17 @@ static void test_limits(void)
 	CU_ASSERT_EQUAL(recv_fds(fds[1], 100, 0), 1);
 	CU_ASSERT_EQUAL(in.c.type, 2);
 	CU_ASSERT_EQUAL(memcmp(in.c.fd, cred, 12), 0);
+	/* A stream has no times, a datagram has; the credentials follow. */
+	v = 1;
+	len = sizeof(int);
+	pair(DGRAM, fds);
+	sys_setsockopt(fds[1], 1, 16, &v, len);
+	sys_setsockopt(fds[1], 1, 29, &v, len);
+	CU_ASSERT_EQUAL(env_write(fds[0], "x", 1), 1);
+	CU_ASSERT_EQUAL(recv_fds(fds[1], 100, 0), 1);
+	CU_ASSERT_EQUAL(in.c.type, 29);
+	CU_ASSERT_EQUAL(in.c.len, 32);
+	CU_ASSERT_EQUAL(in.m.controllen, 64);
 	c.cred[1] = 1000;
 	CU_ASSERT_EQUAL(sys_sendmsg(fds[0], &f.m, 0), -EPERM);
 	c.len = 27;
