@@ -16,7 +16,7 @@
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/core/time.h"
-#include "guest-kernel/fs/vfs.h"
+#include "guest-kernel/fs/fs_internal.h"
 #include "guest-kernel/mm/mm.h"
 #include "guest-kernel/mm/page.h"
 #include "guest-kernel/mm/uaccess.h"
@@ -257,15 +257,17 @@ static int exec_check(struct dentry *d)
 static struct file *exec_open(int dirfd, const char *path, unsigned lookup)
 {
 	struct dentry *d = path_lookup(dirfd, path, lookup);
-	struct file *f;
 	int r;
 
 	if (IS_ERR(d))
 		return (struct file *)d;
 	r = exec_check(d);
-	f = r != 0 ? ERR_PTR(r) : file_open_dentry(d, KO_RDONLY);
-	dentry_put(d);
-	return f;
+	if (r != 0) {
+		dentry_put(d);
+		return ERR_PTR(r);
+	}
+	/* A program need not be readable to be run: no check of that. */
+	return open_dentry_checked(d, KO_RDONLY, true);
 }
 
 /* Follows #! lines until the file is something else. */

@@ -21,7 +21,7 @@
 #include "guest-kernel/arch/arch.h"
 #include "guest-kernel/arch/cpu.h"
 #include "guest-kernel/core/time.h"
-#include "guest-kernel/fs/vfs.h"
+#include "guest-kernel/fs/fs_internal.h"
 #include "guest-kernel/ipc/tty.h"
 #include "guest-kernel/mm/mm.h"
 #include "guest-kernel/mm/page.h"
@@ -454,7 +454,7 @@ int inode_permission(struct inode *i, unsigned mask)
 	return (bits & mask) == mask ? 0 : -EACCES;
 }
 
-struct file *file_open_dentry(struct dentry *d, uint32_t flags)
+struct file *open_dentry_checked(struct dentry *d, uint32_t flags, bool created)
 {
 	struct file *f = kzalloc(sizeof(*f));
 
@@ -462,6 +462,7 @@ struct file *file_open_dentry(struct dentry *d, uint32_t flags)
 		return ERR_PTR(-ENOMEM);
 	f->refs = 1;
 	f->inode = d->inode;
+	dentry_put(d);
 	return f;
 }
 
