@@ -276,6 +276,7 @@ SYSCALL(fchownat, int dirfd, const char __user *path, uint32_t uid, uint32_t gid
 
 #define UTIME_NOW	((1l << 30) - 1l)
 #define UTIME_OMIT	((1l << 30) - 2l)
+#define TIME_SEC_MAX	((int64_t)(INT64_MAX / NSEC_PER_SEC) - 1)
 
 /* ts NULL: both now. -EINVAL for nonsense. */
 static int times_attr(const struct ktimespec *ts, struct attr *a)
@@ -293,13 +294,10 @@ static int times_attr(const struct ktimespec *ts, struct attr *a)
 		} else if (ts[k].nsec != UTIME_OMIT) {
 			if (ts[k].nsec < 0 || ts[k].nsec >= (int64_t)NSEC_PER_SEC)
 				return -EINVAL;
-			/* Times are kept unsigned from 1970 on, in ns: clamp, as Linux does
-			 * to what a filesystem can hold. */
-			v[k] = ts[k].sec < 0 ? 0 :
-			       ts[k].sec >= (int64_t)(UINT64_MAX / NSEC_PER_SEC) ?
-				       UINT64_MAX / NSEC_PER_SEC * NSEC_PER_SEC :
-				       (uint64_t)ts[k].sec * NSEC_PER_SEC +
-						(uint64_t)ts[k].nsec;
+			/* Clamped to what 64 bits of ns hold, as Linux does to what a
+			 * filesystem can hold. */
+			v[k] = (uint64_t)MAX(MIN(ts[k].sec, TIME_SEC_MAX), -TIME_SEC_MAX) *
+				       NSEC_PER_SEC + (uint64_t)ts[k].nsec;
 			a->mask |= bit | ATTR_TIMES_GIVEN;
 		}
 	}

@@ -272,6 +272,14 @@ static unsigned files_lowest(const struct files *fs, unsigned min)
 	return MAX(min, fs->cap);
 }
 
+/* Is there a number for one more? Asked before an open that may create or truncate. */
+int fd_available(void)
+{
+	struct files *fs = current->proc->files;
+
+	return files_lowest(fs, fs->hint) < nofile_limit() ? 0 : -EMFILE;
+}
+
 int fd_install(struct file *f, int min, bool cloexec)
 {
 	struct files *fs = current->proc->files;

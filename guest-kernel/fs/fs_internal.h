@@ -91,6 +91,7 @@ static inline bool sb_readonly(const struct superblock *sb)
 /* ---- descriptors: files.c ---- */
 long fd_dup_min(int fd, unsigned long min, bool cloexec);	/* F_DUPFD */
 void fd_set_cloexec(int fd, bool on);
+int fd_available(void);					/* 0 or -EMFILE */
 
 /* ---- locks: lock.c ---- */
 void locks_release_posix(struct file *f, struct files *owner);	/* at each close */

@@ -6,6 +6,7 @@
  * (open_dentry_checked): type and access checks, truncation, the type's own open. A file just
  * created is opened without an access check, whatever its mode says.
  */
+#include <linux/mount.h>
 #include <linux/openat2.h>
 
 #include "guest-kernel/core/syscall.h"
@@ -123,10 +124,11 @@ static int may_open(struct inode *i, uint32_t flags, bool created)
 		if ((mask & 2) != 0 || (flags & KO_CREAT) != 0)
 			return -EISDIR;
 		break;
-	case KS_IFREG:
+	case KS_IFCHR:
+	case KS_IFBLK:
+		if (i->sb != NULL && (i->sb->flags & MS_NODEV) != 0)
+			return -EACCES;
 		break;
-	default:
-		flags &= ~KO_TRUNC;
 	}
 	if (!created) {
 		r = inode_permission(i, mask);
@@ -253,10 +255,12 @@ static long open_user(int dirfd, const char __user *upath, uint32_t flags, uint3
 {
 	char *path = path_get_user(upath);
 	struct file *f;
+	int r;
 
 	if (IS_ERR(path))
 		return PTR_ERR(path);
-	f = file_open(dirfd, path, flags, mode, lookup);
+	r = fd_available();
+	f = r == 0 ? file_open(dirfd, path, flags, mode, lookup) : ERR_PTR(r);
 	kfree(path);
 	if (IS_ERR(f))
 		return PTR_ERR(f);

@@ -10,6 +10,19 @@
 #include "guest-kernel/fs/fs_internal.h"
 #include "guest-kernel/mm/page.h"
 
+/* Times before 1970 are kept as negative numbers. */
+static int64_t time_sec(uint64_t ns)
+{
+	int64_t t = (int64_t)ns;
+
+	return t / (int64_t)NSEC_PER_SEC - (t % (int64_t)NSEC_PER_SEC < 0);
+}
+
+static uint32_t time_nsec(uint64_t ns)
+{
+	return (uint32_t)(int64_t)(ns - (uint64_t)time_sec(ns) * NSEC_PER_SEC);
+}
+
 static long put_stat(struct inode *i, struct stat __user *ubuf)
 {
 	struct stat st;
@@ -27,12 +40,12 @@ static long put_stat(struct inode *i, struct stat __user *ubuf)
 	st.st_size = (long)i->size;
 	st.st_blksize = (long)PAGE_SIZE;
 	st.st_blocks = (long)i->blocks;
-	st.st_atime = i->atime_ns / NSEC_PER_SEC;
-	st.st_atime_nsec = i->atime_ns % NSEC_PER_SEC;
-	st.st_mtime = i->mtime_ns / NSEC_PER_SEC;
-	st.st_mtime_nsec = i->mtime_ns % NSEC_PER_SEC;
-	st.st_ctime = i->ctime_ns / NSEC_PER_SEC;
-	st.st_ctime_nsec = i->ctime_ns % NSEC_PER_SEC;
+	st.st_atime = (unsigned long)time_sec(i->atime_ns);
+	st.st_atime_nsec = time_nsec(i->atime_ns);
+	st.st_mtime = (unsigned long)time_sec(i->mtime_ns);
+	st.st_mtime_nsec = time_nsec(i->mtime_ns);
+	st.st_ctime = (unsigned long)time_sec(i->ctime_ns);
+	st.st_ctime_nsec = time_nsec(i->ctime_ns);
 	return PUT_USER(st, ubuf);
 }
 
@@ -103,8 +116,7 @@ SYSCALL(newfstatat, int dirfd, const char __user *path, struct stat __user *ubuf
 
 static struct statx_timestamp stx_time(uint64_t ns)
 {
-	struct statx_timestamp ts = {.tv_sec = (int64_t)(ns / NSEC_PER_SEC),
-				     .tv_nsec = (uint32_t)(ns % NSEC_PER_SEC)};
+	struct statx_timestamp ts = {.tv_sec = time_sec(ns), .tv_nsec = time_nsec(ns)};
 
 	return ts;
 }

@@ -69,7 +69,8 @@ static void test_descriptors(void)
 	EQ(sys_dup(fd), 2);
 	process.rlim[RLIMIT_NOFILE].cur = 3;
 	EQ(sys_dup(fd), -EMFILE);
-	EQ(sys_open("/f", 0, 0), -EMFILE);
+	EQ(sys_open("/g", KO_CREAT, 0600), -EMFILE);
+	EQ(sys_access("/g", 0), -ENOENT);
 	EQ(sys_close(1), 0);
 	EQ(sys_open("/f", 0, 0), 1);
 	EQ(sys_ioctl(1, FIOCLEX, 0), 0);
@@ -608,6 +609,12 @@ static void test_times(void)
 	CU_ASSERT(b.times[5] != a.times[5]);
 	ts[3] = (1l << 30) - 1;
 	EQ(sys_utimensat(KAT_FDCWD, "/f", ts, 0), 0);
+	ts[0] = -2;
+	ts[1] = 250;
+	EQ(sys_utimensat(KAT_FDCWD, "/f", ts, 0), 0);
+	sys_newfstatat(KAT_FDCWD, "/f", &b, 0);
+	EQ(b.times[0], -2);
+	EQ(b.times[1], 250);
 	ts[1] = 1000000000;
 	EQ(sys_utimensat(KAT_FDCWD, "/f", ts, 0), -EINVAL);
 	EQ(sys_utimensat(KAT_FDCWD, "/f", NULL, 0x10), -EINVAL);

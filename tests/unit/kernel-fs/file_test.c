@@ -271,7 +271,7 @@ static bool on_image(const char *options, unsigned rounds)
 {
 	char command[300];
 	uint8_t *image, *copy;
-	size_t n, content_size = 300000 + 123;
+	size_t n = 0, content_size = 300000 + 123;
 	FILE *f;
 
 	if (system("rm -rf kfs-src && mkdir kfs-src") != 0)
