@@ -63,7 +63,7 @@ void ntty_init(struct tty *t)
 
 	t->tio.iflag = ICRNL | IXON;
 	t->tio.oflag = OPOST | ONLCR;
-	t->tio.cflag = B38400 | CS8 | CREAD | HUPCL;
+	t->tio.cflag = B38400 | CS8 | CREAD;
 	t->tio.lflag = ISIG | ICANON | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE | IEXTEN;
 	t->tio.ispeed = t->tio.ospeed = 38400;
 	memcpy(t->tio.cc, cc, sizeof(cc));

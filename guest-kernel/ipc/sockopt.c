@@ -232,6 +232,8 @@ static int get_socket_opt(struct socket *s, int opt, uint8_t *val, int *len)
 		v[0] = s->busy_poll;
 		break;
 	case SO_INCOMING_CPU:
+		v[0] = -1;
+		break;
 	case SO_NO_CHECK:
 	case SO_ZEROCOPY:
 	case SO_BINDTOIFINDEX:

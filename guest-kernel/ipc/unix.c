@@ -339,8 +339,6 @@ static int dgram_connect(struct unix_sock *u, const struct ksockaddr *a, int len
 		unix_get(old);
 	unix_set_peer(u, other);
 	u->state = other != NULL ? UNIX_CONNECTED : UNIX_CLOSE;
-	if (other != NULL)
-		u->peercred = other->cred;
 	if (old != NULL && old != other)
 		unix_disconnected(u, old);
 	unix_put(old);

@@ -8,6 +8,7 @@
 
 #define FD_MAX	(1 << 20)
 
+/* With a reference. */
 static struct file *node_file(const struct pseudo_node *n)
 {
 	return n->proc->files != NULL ? files_file(n->proc->files, n->fd) : NULL;
@@ -17,32 +18,33 @@ static int fd_link_text(const struct pseudo_node *n, char *buf, size_t size)
 {
 	struct file *f = node_file(n);
 	char *page, *path;
-	size_t len;
+	int ret = -ENOMEM;
 
 	if (f == NULL)
 		return -ENOENT;
 	page = kmalloc(PATH_MAX_LEN);
-	if (page == NULL)
-		return -ENOMEM;
-	path = dentry_path(f->dentry, current->proc->fs->root, page, PATH_MAX_LEN);
-	if (IS_ERR(path)) {
-		kfree(page);
-		return PTR_ERR(path);
+	if (page != NULL) {
+		path = dentry_path(f->dentry, current->proc->fs->root, page, PATH_MAX_LEN);
+		ret = IS_ERR(path) ? PTR_ERR(path) : (int)MIN(strlen(path), size);
+		if (ret > 0)
+			memcpy(buf, path, (size_t)ret);
 	}
-	len = MIN(strlen(path), size);
-	memcpy(buf, path, len);
 	kfree(page);
-	return (int)len;
+	file_put(f);
+	return ret;
 }
 
 static struct dentry *fd_link_target(const struct pseudo_node *n)
 {
 	struct file *f = node_file(n);
+	struct dentry *d;
 
 	if (f == NULL)
 		return ERR_PTR(-ENOENT);
-	dentry_get(f->dentry);
-	return f->dentry;
+	d = f->dentry;
+	dentry_get(d);
+	file_put(f);
+	return d;
 }
 
 static int fdinfo_show(struct strbuf *sb, const struct pseudo_node *n)
@@ -60,6 +62,7 @@ static int fdinfo_show(struct strbuf *sb, const struct pseudo_node *n)
 		      f->inode->ino);
 	if (f->ops != NULL && f->ops->show_fdinfo != NULL)
 		f->ops->show_fdinfo(f, sb);
+	file_put(f);
 	return 0;
 }
 
@@ -70,7 +73,7 @@ static const struct pseudo_entry fd_links[4] = {
 	FD_LINK(0), FD_LINK(0500), FD_LINK(0300), FD_LINK(0700),
 };
 static const struct pseudo_entry fdinfo_file = {
-	.name = "", .mode = KS_IFREG | 0400, .show = fdinfo_show, .allow = proc_allow_ptrace,
+	.name = "", .mode = KS_IFREG | 0444, .show = fdinfo_show, .allow = proc_allow_ptrace,
 	.owned = true,
 };
 
@@ -108,6 +111,7 @@ struct dentry *proc_fd_lookup(struct dentry *dir, const char *name, size_t len)
 	if (f == NULL)
 		return ERR_PTR(-ENOENT);
 	child.e = fd_entry(pseudo_node_of(dir->inode), f);
+	file_put(f);
 	return pseudo_make(dir, name, len, &child);
 }
 
@@ -115,6 +119,7 @@ int proc_fd_readdir(struct file *f, struct readdir_ctx *ctx)
 {
 	const struct pseudo_node *n = pseudo_node_of(f->inode);
 	struct pseudo_node child = *n;
+	struct file *open;
 	char name[12];
 	int fd;
 
@@ -125,7 +130,9 @@ int proc_fd_readdir(struct file *f, struct readdir_ctx *ctx)
 		int len = ksnprintf(name, sizeof(name), "%d", fd);
 
 		child.fd = fd;
-		child.e = fd_entry(n, files_file(n->proc->files, fd));
+		open = node_file(&child);
+		child.e = fd_entry(n, open);
+		file_put(open);
 		fd++;
 		if (!ctx->emit(ctx, name, (size_t)len, pseudo_ino(&child), child.e->mode,
 			       PSEUDO_DYNAMIC + (uint64_t)fd))

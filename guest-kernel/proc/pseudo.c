@@ -91,8 +91,8 @@ static struct inode *node_inode(struct superblock *sb, const struct pseudo_node 
 		i->nlink = 2;
 	} else if (KS_ISLNK(e->mode)) {
 		i->ops = e->follow != NULL ? &magic_iops : &link_iops;
-		if (e->follow != NULL)
-			i->size = 64;
+		if (e->name[0] == 0)
+			i->size = 64;	/* fd/N, of all links, shows a size */
 	} else {
 		i->ops = &file_iops;
 	}
@@ -349,8 +349,22 @@ static void file_release_node(struct file *f)
 	kfree(f->priv);
 }
 
+/* Names that do not exist cannot be made: the answer is the lookup's, as on Linux. */
+static struct dentry *dir_create(struct dentry *dir, const char *name, size_t len,
+				 uint32_t mode, uint64_t rdev)
+{
+	return ERR_PTR(-ENOENT);
+}
+
+static struct dentry *dir_mkdir(struct dentry *dir, const char *name, size_t len, uint32_t mode)
+{
+	return ERR_PTR(-ENOENT);
+}
+
 static const struct inode_ops dir_iops = {
 	.lookup = dir_lookup,
+	.create = dir_create,
+	.mkdir = dir_mkdir,
 	.open = dir_open,
 	.setattr = node_setattr,
 	.getattr = node_owner,

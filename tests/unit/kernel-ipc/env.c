@@ -551,7 +551,7 @@ int fd_close(int fd)
 
 struct file *files_file(struct files *fs, int fd)
 {
-	return fd >= 0 && fd < NFDS ? fds[fd] : NULL;
+	return fd_get(fd);
 }
 
 int files_next(struct files *fs, int fd)
