@@ -304,7 +304,8 @@ patch_trampolines:
 	.bss
 	.balign	16
 	.globl	patch_returns, patch_returns_count, patch_trampolines
-	.globl	irq_pending, irq_frame, cpu_kframe, trap_cr2, ist1_top, ist2_top, ist3_top, ist4_top, boot_stack_top
+	.globl	irq_pending, irq_frame, cpu_kframe, trap_cr2
+	.globl	ist1_top, ist2_top, ist3_top, ist4_top, boot_stack_top
 irq_pending:	.quad	0
 cpu_kframe:	.quad	0
 sc_rip:		.quad	0

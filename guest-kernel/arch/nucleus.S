@@ -153,7 +153,6 @@ breakpoint:
 
 	.section .nucleus.tables, "a", @progbits
 	.balign	4096
-	.globl	nucleus_idt, nucleus_idt_end, nucleus_gdt, nucleus_gdt_end, nucleus_tss, nucleus_tss_end
 
 .macro gate stub, ist, dpl
 	.set	gate_addr, CM_KERNEL_VA + (\stub) * NUCLEUS_STUB_SIZE

@@ -74,8 +74,8 @@ void panic(const char *fmt, ...)
 void trap_kernel(const uint64_t *f, uint64_t cr2, uint64_t rbp)
 {
 	printk_enabled = true;
-	printk("panic: exception %lu in the kernel: error 0x%lx rip 0x%lx cs 0x%lx rsp 0x%lx cr2 0x%lx\n",
-	       f[2], f[3], f[4], f[5], f[7], cr2);
+	printk("panic: exception %lu in the kernel: error 0x%lx rip 0x%lx cs 0x%lx rsp 0x%lx "
+	       "cr2 0x%lx\n", f[2], f[3], f[4], f[5], f[7], cr2);
 	panic_end(f[4], rbp);
 	__builtin_unreachable();
 }

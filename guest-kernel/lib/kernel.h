@@ -44,8 +44,10 @@
 #define ALIGN_DOWN(x, a)	((x) & ~((__typeof__(x))(a) - 1))
 #define ALIGN_UP(x, a)		ALIGN_DOWN((x) + ((__typeof__(x))(a) - 1), a)
 #define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)		({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a < _b ? _a : _b; })
-#define MAX(a, b)		({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a > _b ? _a : _b; })
+#define MIN(a, b) \
+	({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a < _b ? _a : _b; })
+#define MAX(a, b) \
+	({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a > _b ? _a : _b; })
 #define CONTAINER_OF(p, type, member) \
 	((type *)((char *)(p) - offsetof(type, member)))
 #define likely(x)		__builtin_expect(!!(x), 1)

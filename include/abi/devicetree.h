@@ -15,8 +15,8 @@
  *   /clock@1000            compatible = "casemate,clock"; reg
  *   /platform@d0000000     compatible = "casemate,platform"; reg
  *
- * bootargs: "verbose" (kernel messages to the serial register), "trace" (each system call too), "test=<name>" (a built-in
- * self-test instead of initd, kernels built for tests only).
+ * bootargs: "verbose" (kernel messages to the serial register), "trace" (each system call
+ * too).
  */
 #ifndef CASEMATE_ABI_DEVICETREE_H
 #define CASEMATE_ABI_DEVICETREE_H

@@ -53,7 +53,8 @@ check "not found" 127 "$(status "${run[@]}" -- missing)"
 check "not found: one line" 1 "$(wc -l < "$work/err")"
 
 SECRET=1 "${run[@]}" --env A=1 --env A=2 --env TERM=x -- env > "$work/env"
-check "environment" "A=2|HOME=/root|PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin|TERM=x" \
+path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+check "environment" "A=2|HOME=/root|PATH=$path|TERM=x" \
 	"$(sort "$work/env" | paste -sd'|')"
 
 head -c 3000000 /dev/urandom > "$work/data"

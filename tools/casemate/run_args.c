@@ -50,7 +50,7 @@ static const char *const env_default[] = {
 void run_usage(void)
 {
 	puts("usage: casemate run [options] -- COMMAND [ARGUMENT...]\n"
-	     "  --image FILE     root image (EROFS); default: images/default.erofs beside casemate\n"
+	     "  --image FILE     root image (EROFS); default: images/default.erofs\n"
 	     "  --mem SIZE       guest memory, a multiple of 2M (K, M, G); default 256M\n"
 	     "  --timeout TIME   end the VM after TIME (ms, s, m, h) with status 124\n"
 	     "  --env NAME=VALUE set a variable of the command; may be given again.\n"
