@@ -12,6 +12,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/mm/mm.h"
 #include "guest-kernel/mm/page.h"
+#include "guest-kernel/mm/patch.h"
 
 extern volatile uint32_t irq_pending;
 extern uint64_t cpu_kframe;
@@ -33,6 +34,19 @@ struct cpu_stats cpu_stats;
 static volatile uint32_t *mmio(paddr_t pa)
 {
 	return (volatile uint32_t *)(CM_PHYSMAP_VA + pa);
+}
+
+void cpu_report(struct strbuf *sb)
+{
+	uint64_t ring0 = cpu_stats.exceptions + cpu_stats.interrupts +
+			 cpu_stats.trapped_syscalls + cpu_stats.nucleus_calls;
+
+	strbuf_printf(sb, "ring-0 entries %lu\n  exceptions %lu\n  interrupts %lu\n"
+		      "  trapped system calls %lu\n  nucleus calls %lu\n", ring0,
+		      cpu_stats.exceptions, cpu_stats.interrupts, cpu_stats.trapped_syscalls,
+		      cpu_stats.nucleus_calls);
+	strbuf_printf(sb, "patched sites %lu in %lu pages, not patchable %lu times\n",
+		      patch_stats.sites, patch_stats.pages, patch_stats.refused);
 }
 
 /* ---- nucleus ---- */

@@ -70,7 +70,7 @@ struct run {
 	bool stdin_open;
 	bool booted, started;
 	bool exited;		/* status is the task's */
-	bool shutdown_sent, report_done;
+	bool farewell_sent, report_done;
 	bool vm_gone, end_seen;
 	bool stop;		/* status is set */
 	int status;
@@ -321,6 +321,9 @@ static void frame_dispatch(struct run *run, const struct frame *frame)
 	case CM_F_REPORT:
 		if (verbose)
 			text_show("", frame, 0);
+		/* initd does not finish its report once it is told to stop */
+		if ((frame->head.flags & 1) && !run->report_done)
+			frame_queue(run, CM_F_SHUTDOWN, 0, NULL, 0);
 		run->report_done |= frame->head.flags & 1;
 		break;
 	case CM_F_ERROR:
@@ -573,11 +576,10 @@ static void farewell(struct run *run)
 		run->vm_gone = true;
 		return;
 	}
-	if (run->shutdown_sent)
+	if (run->farewell_sent)
 		return;
-	run->shutdown_sent = true;
+	run->farewell_sent = true;
 	frame_queue(run, CM_F_REPORT_GET, 0, NULL, 0);
-	frame_queue(run, CM_F_SHUTDOWN, 0, NULL, 0);
 	run->deadline_ns = 0;
 	deadline_set(run, FAREWELL_NS);
 }
