@@ -69,13 +69,28 @@ static void note_rip(struct vm *vm)
 		log_registers(vm);						\
 	} while (0)
 
+/* The panic in the console's tail: from its last "panic: " at the start of a line on. */
+static const char *panic_text(const char *tail)
+{
+	const char *text = tail, *at = tail;
+
+	while ((at = strstr(at, "panic: "))) {
+		if (at == tail || at[-1] == '\n')
+			text = at;
+		at++;
+	}
+	return text;
+}
+
 static void guest_ended(struct vm *vm)
 {
-	char text[PLATFORM_TAIL + 1];
+	char tail[PLATFORM_TAIL + 1];
 	uint32_t end = vm->platform.end;
 	const char *name = platform_end_name(end);
+	const char *text;
 
-	platform_tail(&vm->platform, text, sizeof(text));
+	platform_tail(&vm->platform, tail, sizeof(tail));
+	text = panic_text(tail);
 	if (!name)
 		crash(vm, KVM_EXIT_MMIO, "the guest ended with an unknown code %" PRIu32, end);
 	else if (end == CM_END_POWEROFF)
