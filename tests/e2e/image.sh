@@ -91,7 +91,7 @@ test_image_with_noise_in_its_inodes() {
 # Kernels are checked before there is a VM.
 kernel_refused() {
 	run --kernel "$1" --timeout 20s -- true
-	want_refusal "${1##*/}"
+	want_refusal "kernel|${1##*/}"
 }
 
 test_no_such_kernel() {
