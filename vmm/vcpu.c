@@ -17,6 +17,7 @@
 
 #define KICK_SIGNAL	SIGUSR1
 #define PAGE		4096u
+#define STACK_SIZE	(256u << 10)
 
 /* In headers newer than Debian 12's. */
 #ifndef KVM_EXIT_MEMORY_FAULT
@@ -238,6 +239,7 @@ int vcpu_start(struct vm *vm, struct err *err)
 {
 	struct sigaction action = { .sa_handler = on_kick };
 	sigset_t all, before;
+	pthread_attr_t attr;
 	int r;
 
 	sigaction(KICK_SIGNAL, &action, NULL);
@@ -246,7 +248,12 @@ int vcpu_start(struct vm *vm, struct err *err)
 	/* Signals are the loop thread's, but for the kick. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&vm->vcpu.thread, NULL, vcpu_main, vm);
+	/* Small, so that the host cannot back it with a huge page: that would be a third of
+	 * what a VM may cost beyond its RAM. */
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	r = pthread_create(&vm->vcpu.thread, &attr, vcpu_main, vm);
+	pthread_attr_destroy(&attr);
 	sigaddset(&before, KICK_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r != 0)
