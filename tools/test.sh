@@ -27,7 +27,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 # The machine boots while the build and the host's tests keep the time from being idle.
-tools/rehearsal start --name $machine --mem 3G </dev/null >/dev/null &
+tools/rehearsal start --name $machine --mem 6G </dev/null >/dev/null &
 booting=$!
 build
 build_image
