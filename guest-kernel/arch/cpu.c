@@ -93,9 +93,11 @@ void cpu_fpu_init(void)
 	static uint8_t area[512] __attribute__((aligned(64)));
 	uint32_t r[4];
 
-	/* XGETBV would answer the host's XCR0 on some hosts: CPUID says what is ours. */
+	/* On shadow-paging hosts the processor's XCR0 is the host's, with components that
+	 * our buffers have no room for: CPUID says what is ours, and every XSAVE and XRSTOR
+	 * names just that. */
 	cpuid(0xd, 0, r);
-	xcr0 = ((uint64_t)r[3] << 32 | r[0]) & 0xffffffffffffffffULL;
+	xcr0 = (uint64_t)r[3] << 32 | r[0];
 	xstate_size = ALIGN_UP((size_t)(r[1] > r[2] ? r[1] : r[2]), 64);
 	__asm__ volatile("fxsave64 %0" : "=m"(area));
 	memcpy(&mxcsr_mask, area + 28, 4);
@@ -117,12 +119,14 @@ void fpu_save(void *buf)
 {
 	/* XSAVE leaves the header's reserved bytes and XCOMP_BV alone. */
 	memset((uint8_t *)buf + 512, 0, 64);
-	__asm__ volatile("xsave64 (%0)" : : "r"(buf), "a"(-1), "d"(-1) : "memory");
+	__asm__ volatile("xsave64 (%0)" : : "r"(buf), "a"((uint32_t)xcr0),
+			 "d"((uint32_t)(xcr0 >> 32)) : "memory");
 }
 
 void fpu_restore(const void *buf)
 {
-	__asm__ volatile("xrstor64 (%0)" : : "r"(buf), "a"(-1), "d"(-1) : "memory");
+	__asm__ volatile("xrstor64 (%0)" : : "r"(buf), "a"((uint32_t)xcr0),
+			 "d"((uint32_t)(xcr0 >> 32)) : "memory");
 }
 
 bool fpu_valid(const void *buf)
