@@ -11,6 +11,7 @@
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/page.h"
 #include "guest-kernel/mm/uaccess.h"
+#include "guest-kernel/proc/proc.h"
 
 static unsigned pidfd_poll(struct file *f, struct poll_table *pt)
 {
@@ -131,6 +132,19 @@ static int pidfd_signal(struct process *p, int sig, const uint8_t __user *uinfo)
 	return signal_send_process(p, sig, &info);
 }
 
+/* A directory /proc/PID serves for pidfd_send_signal, and for that alone: older than pidfds. */
+static struct process *proc_dir_process(int fd)
+{
+	struct file *f = fd_get(fd);
+	struct process *p;
+
+	if (f == NULL)
+		return ERR_PTR(-EBADF);
+	p = proc_file_process(f);
+	file_put(f);
+	return p != NULL ? p : ERR_PTR(-EBADF);
+}
+
 SYSCALL(pidfd_send_signal, int fd, int sig, const uint8_t __user *uinfo, unsigned flags)
 {
 	struct process *p;
@@ -140,6 +154,8 @@ SYSCALL(pidfd_send_signal, int fd, int sig, const uint8_t __user *uinfo, unsigne
 	if (flags != 0)
 		return -EINVAL;
 	p = pidfd_process(fd, &nonblock);
+	if (IS_ERR(p))
+		p = proc_dir_process(fd);
 	if (IS_ERR(p))
 		return PTR_ERR(p);
 	r = pidfd_signal(p, sig, uinfo);
