@@ -61,16 +61,16 @@ host_run() {
 		image=$1 at=$2
 		shift 2
 		mount -t tmpfs tmpfs "$at"
-		mkdir "$at"/{image,upper,work,root}
+		mkdir "$at"/{image,upper,work,top}
 		mount -t erofs -o loop,ro "$image" "$at/image"
 		mount -t overlay -o "lowerdir=$at/image,upperdir=$at/upper,workdir=$at/work" \
-			overlay "$at/root"
-		mount -t proc proc "$at/root/proc"
-		mount --rbind /dev "$at/root/dev"
-		mount -t sysfs sysfs "$at/root/sys"
-		mount -t tmpfs tmpfs "$at/root/tmp"
+			overlay "$at/top"
+		mount -t proc proc "$at/top/proc"
+		mount --rbind /dev "$at/top/dev"
+		mount -t sysfs sysfs "$at/top/sys"
+		mount -t tmpfs tmpfs "$at/top/tmp"
 		exec setpriv --bounding-set -sys_time,-sys_boot,-sys_module \
-			chroot "$at/root" "$@"' host-run "$image" "$out/mnt" "${clean[@]}" "$@"
+			chroot "$at/top" "$@"' host-run "$image" "$out/mnt" "${clean[@]}" "$@"
 }
 
 guest_run() {
