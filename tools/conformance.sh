@@ -15,12 +15,12 @@
 # last line says so, so a broken run goes on where it was. --redo forgets the named modules'
 # logs (all without names). The host runs the same image's python in a chroot, as root, in
 # mount and PID namespaces of its own: an overlay in memory, nothing stays; test_time may not
-# set this host's clock. The guest is one `casemate run` a module. A test that hangs is ended
-# by regrtest's watchdog, which takes the module with it: it is run again without that test,
-# a few times at most.
+# set this host's clock. The guest is one `casemate run` a module. When a module reaches its
+# limit, regrtest's watchdog ends it and says where it was: it is run again without that test,
+# which is lost.
 #
-# CASEMATE_CONFORMANCE_TIMEOUT (900) is a module's limit in seconds, and a quarter of it that
-# of a test; CASEMATE_CONFORMANCE_MEM (1500M) the guest's memory.
+# CASEMATE_CONFORMANCE_TIMEOUT (1200) is a module's limit in seconds,
+# CASEMATE_CONFORMANCE_MEM (1500M) the guest's memory.
 set -eu
 cd "$(dirname "$(realpath "$0")")/.."
 . tools/lib.sh
@@ -32,13 +32,13 @@ modules=(test_os test_posix test_posixpath test_subprocess test_signal test_thre
 	test_sqlite3 test_zipfile test_tarfile test_resource test_time test_random test_fork1
 	test_wait3 test_wait4 test_faulthandler test_memoryview test_unicode_file)
 out=$PWD/$BUILD/conformance
-limit=${CASEMATE_CONFORMANCE_TIMEOUT:-900}
+limit=${CASEMATE_CONFORMANCE_TIMEOUT:-1200}
 mem=${CASEMATE_CONFORMANCE_MEM:-1500M}
 machine=conformance-$$
 complete='conformance: complete'
 clean=(env -i HOME=/root TERM=dumb
 	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
-reruns=4
+reruns=2
 
 redo= table=
 while [ $# != 0 ]; do
@@ -57,7 +57,7 @@ fi
 
 # host_run COMMAND...: the image's root, chrooted into.
 host_run() {
-	unshare --mount --pid --fork --kill-child bash -c '
+	timeout -k 10 $((limit + 60)) unshare --mount --pid --fork --kill-child bash -c '
 		image=$1 at=$2
 		shift 2
 		mount -t tmpfs tmpfs "$at"
@@ -75,11 +75,11 @@ host_run() {
 
 guest_run() {
 	local run=("$PWD/$BUILD/casemate" run --mem "$mem" --image "$image"
-		--timeout "${limit}s" -- "$@")
+		--timeout "$((limit + 30))s" -- "$@")
 
 	[ -n "$kvm" ] || run=(tools/rehearsal exec --name "$machine" -n
 		--timeout $((limit + 60)) -- "${run[@]}")
-	"${run[@]}"
+	timeout -k 10 $((limit + 120)) "${run[@]}"
 }
 
 # module_run SIDE MODULE: makes SIDE's log of it.
@@ -91,9 +91,8 @@ module_run() {
 	: >"$log"
 	for _ in $(seq $((reruns + 1))); do
 		status=0
-		timeout -k 10 $((limit + 120)) "$1_run" python3 -m test -v \
-			--timeout $((limit / 4)) "${skip[@]}" "$2" </dev/null \
-			>>"$log" 2>&1 || status=$?
+		"$1_run" python3 -m test -v --timeout "$limit" "${skip[@]}" "$2" \
+			</dev/null >>"$log" 2>&1 || status=$?
 		echo "conformance: exit status $status" >>"$log"
 		lost=$(python3 tests/conformance/report.py lost "$log")
 		[ -n "$lost" ] || break
