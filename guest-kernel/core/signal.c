@@ -524,25 +524,12 @@ static bool in_syscall(const struct trapframe *tf)
 	return (int64_t)tf->orig_rax >= 0;
 }
 
-/* Bytes of the instruction that made the call: `syscall`, or the jump that replaced it and
- * the `mov $nr, %eax` before it (mm/patch.c), perhaps only just now. */
-static unsigned call_length(uint64_t rip)
-{
-	static const uint8_t jump[3] = { 0xff, 0x24, 0x25 };	/* jmp *disp32 */
-	uint8_t code[7];
-
-	if (copy_from_user(code, (const void __user *)(rip - sizeof(code)),
-			   sizeof(code)) == 0 &&
-	    memcmp(code, jump, sizeof(jump)) == 0 && (code[5] != 0x0f || code[6] != 0x05))
-		return sizeof(code);
-	return 2;
-}
-
-/* Makes the program call again. A patched site knows its number itself. */
+/* Makes the program call again: SYSCALL, two bytes long, stands before the return address even
+ * at a patched site (mm/patch.h). */
 static void restart(struct trapframe *tf)
 {
 	tf->rax = tf->orig_rax;
-	tf->rip -= call_length(tf->rip);
+	tf->rip -= 2;
 }
 
 static void fix_result_for_handler(struct trapframe *tf, const struct ksigaction *act)
@@ -664,9 +651,9 @@ void signal_deliver(struct trapframe *tf)
 	}
 	signal_recalc(current);
 	/*
-	 * Linux has the program call restart_syscall() here. A patched site would repeat the
-	 * first call instead, so the rest of the wait is done on the way out; when another
-	 * signal ends it, sig_check is set and our caller comes back here.
+	 * Linux has the program call restart_syscall() here. The rest of the wait is done on
+	 * the way out instead; when another signal ends it, sig_check is set and our caller
+	 * comes back here.
 	 */
 	if (in_syscall(tf) && (int64_t)tf->rax == -ERESTART_RESTARTBLOCK)
 		tf->rax = (uint64_t)sys_restart_syscall();
