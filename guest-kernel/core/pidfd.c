@@ -71,6 +71,17 @@ struct process *pidfd_process(int fd, bool *ret_nonblock)
 	return p;
 }
 
+/* The process of an open /proc/PID directory, which pidfd_send_signal takes too. */
+static struct process *open_proc_process(int fd)
+{
+	struct file *f = fd_get(fd);
+	struct process *p = f != NULL ? proc_file_process(f) : NULL;
+
+	if (f != NULL)
+		file_put(f);
+	return p != NULL ? p : ERR_PTR(-EBADF);
+}
+
 SYSCALL(pidfd_open, int pid, unsigned flags)
 {
 	struct process *p;
@@ -132,19 +143,6 @@ static int pidfd_signal(struct process *p, int sig, const uint8_t __user *uinfo)
 	return signal_send_process(p, sig, &info);
 }
 
-/* A directory /proc/PID serves for pidfd_send_signal, and for that alone: older than pidfds. */
-static struct process *proc_dir_process(int fd)
-{
-	struct file *f = fd_get(fd);
-	struct process *p;
-
-	if (f == NULL)
-		return ERR_PTR(-EBADF);
-	p = proc_file_process(f);
-	file_put(f);
-	return p != NULL ? p : ERR_PTR(-EBADF);
-}
-
 SYSCALL(pidfd_send_signal, int fd, int sig, const uint8_t __user *uinfo, unsigned flags)
 {
 	struct process *p;
@@ -155,7 +153,7 @@ SYSCALL(pidfd_send_signal, int fd, int sig, const uint8_t __user *uinfo, unsigne
 		return -EINVAL;
 	p = pidfd_process(fd, &nonblock);
 	if (IS_ERR(p))
-		p = proc_dir_process(fd);
+		p = open_proc_process(fd);
 	if (IS_ERR(p))
 		return PTR_ERR(p);
 	r = pidfd_signal(p, sig, uinfo);

@@ -329,12 +329,6 @@ struct file *files_file(struct files *f, int fd)
 	return f->fd[fd];
 }
 
-/* No procfs here. */
-struct process *proc_file_process(const struct file *f)
-{
-	return NULL;
-}
-
 struct file *fd_get(int fd)
 {
 	return files_file(current->proc->files, fd);
