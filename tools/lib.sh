@@ -28,7 +28,7 @@ quietly() {
 	local log status=0
 	log=$(mktemp)
 	"$@" >"$log" 2>&1 </dev/null || status=$?
-	[ $status = 0 ] || cat "$log" >&2
+	[ $status = 0 ] || grep -v '^\[[0-9]*/[0-9]*\] [CL]' "$log" | tail -60 >&2
 	rm -f "$log"
 	return $status
 }

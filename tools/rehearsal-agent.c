@@ -8,6 +8,8 @@
  *	host:	EXEC, then STDIN (within the credit), EOF, SIGNAL, CREDIT; CLOSE forgets it
  *	agent:	STDOUT and STDERR (within the credit), CREDIT, and EXIT as the last frame
  *
+ * While there are jobs, the host also sends BEAT: see beat().
+ *
  * A job is its process group. EXIT follows when the first process has been reaped and what it
  * left in its pipes has been sent; a background process that keeps a pipe open does not hold
  * EXIT back. One thread, one poll loop; the port is written with blocking writes (the host
@@ -17,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +37,7 @@
 
 enum frame_type {
 	F_READY = 1, F_EXEC, F_STDIN, F_EOF, F_SIGNAL, F_CREDIT, F_CLOSE,
-	F_STDOUT, F_STDERR, F_EXIT, F_POWEROFF,
+	F_STDOUT, F_STDERR, F_EXIT, F_POWEROFF, F_BEAT,
 };
 
 struct header {
@@ -58,6 +61,7 @@ struct job {
 };
 
 static int port;
+static cpu_set_t all_cpus;	/* for the commands; the agent itself moves about */
 static struct job jobs[JOBS_MAX];
 
 static void die(const char *what)
@@ -160,6 +164,7 @@ static void child_run(char **argv, char **env, const char *cwd, int in, int out,
 	if (chdir(cwd) < 0 && chdir("/") < 0)
 		_exit(126);
 	environ = env;
+	sched_setaffinity(0, sizeof(all_cpus), &all_cpus);
 	execvp(argv[0], argv);
 	dprintf(2, "rehearsal: %s: %s\n", argv[0], strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
@@ -303,6 +308,22 @@ static void children_reap(void)
 	}
 }
 
+/*
+ * QEMU's emulation of SVM can lose an interrupt that comes while a nested guest is entered or
+ * left; a processor whose timer interrupt was lost then stands in its guest for ever. The next
+ * interrupt of any kind brings the lost one back, so each processor is sent one every few
+ * beats: by moving there.
+ */
+static void beat(void)
+{
+	static long turn;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)(turn++ % sysconf(_SC_NPROCESSORS_ONLN)), &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
 static void frame_handle(void)
 {
 	static char buf[FRAME_MAX];
@@ -322,6 +343,8 @@ static void frame_handle(void)
 		sync();
 		reboot(RB_POWER_OFF);
 	}
+	if (h.type == F_BEAT)
+		return beat();
 	if (h.type == F_EXEC)
 		return job_start(h.job, buf, h.len);
 	j = job_find(h.job);
@@ -361,6 +384,7 @@ int main(int argc, char **argv)
 	if (port < 0)
 		die("port");
 	signal(SIGPIPE, SIG_IGN);
+	sched_getaffinity(0, sizeof(all_cpus), &all_cpus);
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &chld, NULL);

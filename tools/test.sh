@@ -13,11 +13,13 @@ set -eu
 cd "$(dirname "$(realpath "$0")")/.."
 . tools/lib.sh
 
-tools/deps.sh build image rehearsal test || exit 1
 machine=test-$$
 booting=
+tallied=
 finish() {
+	[ -n "$tallied" ] || echo "0 passed, 1 failed, 0 skipped"	# did not get that far
 	if [ -n "$booting" ]; then
+		exec >/dev/null
 		wait "$booting" || true
 		tools/rehearsal stop --name $machine 2>/dev/null || true
 		rm -rf "/tmp/casemate-rehearsal-$(id -u)/$machine"
@@ -26,8 +28,10 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
+tools/deps.sh build image rehearsal test || exit 1
+
 # The machine boots while the build and the host's tests keep the time from being idle.
-tools/rehearsal start --name $machine --mem 3G </dev/null >/dev/null &
+tools/rehearsal start --name $machine --mem 6G </dev/null >/dev/null &
 booting=$!
 build
 build_image
@@ -61,4 +65,5 @@ if wait "$booting"; then
 else
 	python3 tests/machine.py --log "$logs/machine.json" --broken
 fi
+tallied=1
 python3 tests/tally.py "$logs"/{host,kvm,machine}.json "$BUILD"-asan/meson-logs/asan.json

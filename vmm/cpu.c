@@ -10,6 +10,7 @@
  */
 #include "vmm/cpu.h"
 
+#include <cpuid.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -30,6 +31,7 @@
 
 #define CR0_BOOT	0x80050033ull	/* PG AM WP NE ET MP PE */
 #define CR4_BOOT	0x00050620ull	/* OSXSAVE FSGSBASE OSXMMEXCPT OSFXSR PAE */
+#define CR4_FSGSBASE	0x00010000ull
 #define EFER_BOOT	0x0d01ull	/* NXE LMA LME SCE */
 #define RFLAGS_BOOT	0x202ull
 #define FMASK_BOOT	0x44500ull
@@ -60,6 +62,13 @@ static int leaf_1(struct kvm_cpuid_entry2 *e, bool tsc_deadline, struct err *err
 	return 0;
 }
 
+static bool host_has_fsgsbase(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & BIT(0));
+}
+
 static int leaf_7(struct kvm_cpuid_entry2 *e, uint64_t xcr0, struct err *err)
 {
 	if (e->index == 1) {
@@ -69,8 +78,10 @@ static int leaf_7(struct kvm_cpuid_entry2 *e, uint64_t xcr0, struct err *err)
 	}
 	if (e->index != 0)
 		return 0;
-	if (!(e->ebx & BIT(0)))
+	/* Shadow-paging hosts do not list FSGSBASE, yet ring 3 has it: this process too. */
+	if (!(e->ebx & BIT(0)) && !host_has_fsgsbase())
 		return err_set(err, EOPNOTSUPP, "this CPU or its KVM lacks FSGSBASE");
+	e->ebx |= BIT(0);
 	e->ebx &= ~(BIT(2) | BIT(14) | BIT(25));	/* SGX, MPX, PT */
 	if (!(xcr0 & XCR0_AVX512))
 		e->ebx &= ~(BIT(16) | BIT(17) | BIT(21) | BIT(26) | BIT(27) | BIT(28) |
@@ -298,6 +309,10 @@ static int setup_sregs(struct kvm *kvm, const struct cm_kernel_note *note, struc
 	s.cr8 = 0;
 	s.efer = EFER_BOOT;
 	s.apic_base = APIC_BASE;
+	if (ioctl(kvm->vcpu, KVM_SET_SREGS, &s) == 0)
+		return 0;
+	/* Where the guest's CR4 is not the processor's, KVM may not know the bit. */
+	s.cr4 &= ~CR4_FSGSBASE;
 	if (ioctl(kvm->vcpu, KVM_SET_SREGS, &s) < 0)
 		return err_set_errno(err, errno, "KVM does not take the guest's registers");
 	return 0;

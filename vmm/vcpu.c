@@ -17,6 +17,7 @@
 
 #define KICK_SIGNAL	SIGUSR1
 #define PAGE		4096u
+#define STACK_SIZE	(256u << 10)
 
 /* In headers newer than Debian 12's. */
 #ifndef KVM_EXIT_MEMORY_FAULT
@@ -69,13 +70,28 @@ static void note_rip(struct vm *vm)
 		log_registers(vm);						\
 	} while (0)
 
+/* The panic in the console's tail: from its last "panic: " at the start of a line on. */
+static const char *panic_text(const char *tail)
+{
+	const char *text = tail, *at = tail;
+
+	while ((at = strstr(at, "panic: "))) {
+		if (at == tail || at[-1] == '\n')
+			text = at;
+		at++;
+	}
+	return text;
+}
+
 static void guest_ended(struct vm *vm)
 {
-	char text[PLATFORM_TAIL + 1];
+	char tail[PLATFORM_TAIL + 1];
 	uint32_t end = vm->platform.end;
 	const char *name = platform_end_name(end);
+	const char *text;
 
-	platform_tail(&vm->platform, text, sizeof(text));
+	platform_tail(&vm->platform, tail, sizeof(tail));
+	text = panic_text(tail);
 	if (!name)
 		crash(vm, KVM_EXIT_MMIO, "the guest ended with an unknown code %" PRIu32, end);
 	else if (end == CM_END_POWEROFF)
@@ -223,6 +239,7 @@ int vcpu_start(struct vm *vm, struct err *err)
 {
 	struct sigaction action = { .sa_handler = on_kick };
 	sigset_t all, before;
+	pthread_attr_t attr;
 	int r;
 
 	sigaction(KICK_SIGNAL, &action, NULL);
@@ -231,7 +248,12 @@ int vcpu_start(struct vm *vm, struct err *err)
 	/* Signals are the loop thread's, but for the kick. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&vm->vcpu.thread, NULL, vcpu_main, vm);
+	/* Small, so that the host cannot back it with a huge page: that would be a third of
+	 * what a VM may cost beyond its RAM. */
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	r = pthread_create(&vm->vcpu.thread, &attr, vcpu_main, vm);
+	pthread_attr_destroy(&attr);
 	sigaddset(&before, KICK_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r != 0)

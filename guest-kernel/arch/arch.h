@@ -66,6 +66,9 @@ void arch_timer_set(uint64_t deadline_ns);
 uint32_t arch_irq_take(void);		/* returns and clears the pending word */
 bool arch_irq_pending(void);
 
+/* Ring-0 entries by kind and patched sites, for /proc/casemate/report. */
+void cpu_report(struct strbuf *sb);
+
 /* ---- the end ---- */
 void arch_end(unsigned code) NORETURN;	/* enum cm_end */
 void arch_stage(unsigned stage);	/* enum cm_stage */

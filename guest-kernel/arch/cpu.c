@@ -12,6 +12,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/mm/mm.h"
 #include "guest-kernel/mm/page.h"
+#include "guest-kernel/mm/patch.h"
 
 extern volatile uint32_t irq_pending;
 extern uint64_t cpu_kframe;
@@ -33,6 +34,19 @@ struct cpu_stats cpu_stats;
 static volatile uint32_t *mmio(paddr_t pa)
 {
 	return (volatile uint32_t *)(CM_PHYSMAP_VA + pa);
+}
+
+void cpu_report(struct strbuf *sb)
+{
+	uint64_t ring0 = cpu_stats.exceptions + cpu_stats.interrupts +
+			 cpu_stats.trapped_syscalls + cpu_stats.nucleus_calls;
+
+	strbuf_printf(sb, "ring-0 entries %lu\n  exceptions %lu\n  interrupts %lu\n"
+		      "  trapped system calls %lu\n  nucleus calls %lu\n", ring0,
+		      cpu_stats.exceptions, cpu_stats.interrupts, cpu_stats.trapped_syscalls,
+		      cpu_stats.nucleus_calls);
+	strbuf_printf(sb, "patched sites %lu in %lu pages, not patchable %lu times\n",
+		      patch_stats.sites, patch_stats.pages, patch_stats.refused);
 }
 
 /* ---- nucleus ---- */
@@ -79,9 +93,11 @@ void cpu_fpu_init(void)
 	static uint8_t area[512] __attribute__((aligned(64)));
 	uint32_t r[4];
 
-	/* XGETBV would answer the host's XCR0 on some hosts: CPUID says what is ours. */
+	/* On shadow-paging hosts the processor's XCR0 is the host's, with components that
+	 * our buffers have no room for: CPUID says what is ours, and every XSAVE and XRSTOR
+	 * names just that. */
 	cpuid(0xd, 0, r);
-	xcr0 = ((uint64_t)r[3] << 32 | r[0]) & 0xffffffffffffffffULL;
+	xcr0 = (uint64_t)r[3] << 32 | r[0];
 	xstate_size = ALIGN_UP((size_t)(r[1] > r[2] ? r[1] : r[2]), 64);
 	__asm__ volatile("fxsave64 %0" : "=m"(area));
 	memcpy(&mxcsr_mask, area + 28, 4);
@@ -103,12 +119,14 @@ void fpu_save(void *buf)
 {
 	/* XSAVE leaves the header's reserved bytes and XCOMP_BV alone. */
 	memset((uint8_t *)buf + 512, 0, 64);
-	__asm__ volatile("xsave64 (%0)" : : "r"(buf), "a"(-1), "d"(-1) : "memory");
+	__asm__ volatile("xsave64 (%0)" : : "r"(buf), "a"((uint32_t)xcr0),
+			 "d"((uint32_t)(xcr0 >> 32)) : "memory");
 }
 
 void fpu_restore(const void *buf)
 {
-	__asm__ volatile("xrstor64 (%0)" : : "r"(buf), "a"(-1), "d"(-1) : "memory");
+	__asm__ volatile("xrstor64 (%0)" : : "r"(buf), "a"((uint32_t)xcr0),
+			 "d"((uint32_t)(xcr0 >> 32)) : "memory");
 }
 
 bool fpu_valid(const void *buf)

@@ -6,6 +6,7 @@
 #include "abi/layout.h"
 #include "abi/platform.h"
 #include "guest-kernel/arch/cpu.h"
+#include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/mm/mm.h"
 
@@ -137,12 +138,15 @@ void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t c
 	struct fault_result r;
 
 	cpu_stats.exceptions++;
+	if (syscall_trace)
+		printk("%d exception %lu error %lx rip %lx address %lx\n", current->tid,
+		       vector, error, tf->rip, vector == 14 ? cr2 : 0);
+	sched_account(false);
 	if (vector == 14) {
 		if (cr2 >= CM_USER_TOP) {
 			r.sig = KSIGSEGV;
 			r.code = KILL_CODE_SEGV_MAPERR;
 		} else {
-			current->minflt++;
 			r = mm_fault(current->mm, cr2,
 				     (unsigned)(error & 0x1f) | FAULT_USER | FAULT_HW);
 		}
@@ -150,6 +154,7 @@ void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t c
 			current->trap_cr2 = cr2;
 			raise(r.sig, r.code, cr2, vector, error);
 		}
+		sched_account(true);
 		return;
 	}
 	if (vector >= ARRAY_SIZE(trap_signals) || trap_signals[vector].sig == 0)
@@ -157,4 +162,5 @@ void trap_user(struct trapframe *tf, uint64_t vector, uint64_t error, uint64_t c
 	raise(trap_signals[vector].sig,
 	      vector == 16 || vector == 19 ? fpe_code(vector) : trap_signals[vector].code,
 	      trap_signals[vector].code == KSI_KERNEL ? 0 : tf->rip, vector, error);
+	sched_account(true);
 }

@@ -11,6 +11,7 @@
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/page.h"
 #include "guest-kernel/mm/uaccess.h"
+#include "guest-kernel/proc/proc.h"
 
 static unsigned pidfd_poll(struct file *f, struct poll_table *pt)
 {
@@ -68,6 +69,17 @@ struct process *pidfd_process(int fd, bool *ret_nonblock)
 	*ret_nonblock = (f->flags & KO_NONBLOCK) != 0;
 	file_put(f);
 	return p;
+}
+
+/* The process of an open /proc/PID directory, which pidfd_send_signal takes too. */
+static struct process *open_proc_process(int fd)
+{
+	struct file *f = fd_get(fd);
+	struct process *p = f != NULL ? proc_file_process(f) : NULL;
+
+	if (f != NULL)
+		file_put(f);
+	return p != NULL ? p : ERR_PTR(-EBADF);
 }
 
 SYSCALL(pidfd_open, int pid, unsigned flags)
@@ -140,6 +152,8 @@ SYSCALL(pidfd_send_signal, int fd, int sig, const uint8_t __user *uinfo, unsigne
 	if (flags != 0)
 		return -EINVAL;
 	p = pidfd_process(fd, &nonblock);
+	if (IS_ERR(p))
+		p = open_proc_process(fd);
 	if (IS_ERR(p))
 		return PTR_ERR(p);
 	r = pidfd_signal(p, sig, uinfo);

@@ -23,175 +23,17 @@
 #include "guest-kernel/core/signal.h"
 
 #include <linux/capability.h>
-#include <linux/resource.h>
 
 #include "guest-kernel/core/signal_internal.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/fs/vfs.h"
-#include "guest-kernel/mm/page.h"
 #include "guest-kernel/mm/uaccess.h"
 
-#define SIG_SYNC_MASK	(SIG_BIT(KSIGSEGV) | SIG_BIT(KSIGBUS) | SIG_BIT(KSIGILL) | \
-			 SIG_BIT(KSIGTRAP) | SIG_BIT(KSIGFPE) | SIG_BIT(KSIGSYS))
 #define SIG_DUMP_MASK	(SIG_SYNC_MASK | SIG_BIT(KSIGQUIT) | SIG_BIT(KSIGABRT) | \
 			 SIG_BIT(KSIGXCPU) | SIG_BIT(KSIGXFSZ))
-/* A bound beside RLIMIT_SIGPENDING, which root may lift. */
-#define SIGQUEUE_MAX	65536u
-
 struct waitq signalfd_waitq = { TAILQ_HEAD_INITIALIZER(signalfd_waitq.list) };
 
-/* ---- queues ---- */
-
-void sigpending_init(struct sigpending *p)
-{
-	p->set = 0;
-	TAILQ_INIT(&p->queue);
-}
-
-static void sigqueue_unlink(struct sigpending *p, struct sigqueue *q)
-{
-	TAILQ_REMOVE(&p->queue, q, link);
-	q->queued = false;
-	if (q->charge != NULL) {
-		(*q->charge)--;
-		q->charge = NULL;
-	}
-}
-
-static void sigpending_discard(struct sigpending *p, uint64_t mask)
-{
-	struct sigqueue *q, *next;
-
-	if ((p->set & mask) == 0)
-		return;
-	p->set &= ~mask;
-	for (q = TAILQ_FIRST(&p->queue); q != NULL; q = next) {
-		next = TAILQ_NEXT(q, link);
-		if ((SIG_BIT(q->info.signo) & mask) == 0)
-			continue;
-		sigqueue_unlink(p, q);
-		if (q->timer == NULL)
-			kfree(q);
-		else
-			posix_timer_dequeued(q, NULL);
-	}
-}
-
-void sigpending_flush(struct sigpending *p)
-{
-	sigpending_discard(p, ~0ULL);
-}
-
-void signal_discard(struct process *p, uint64_t mask)
-{
-	struct task *t;
-
-	sigpending_discard(&p->pending, mask);
-	TAILQ_FOREACH(t, &p->threads, thread_link)
-		sigpending_discard(&t->pending, mask);
-}
-
-static int sigpending_next(const struct sigpending *p, uint64_t blocked)
-{
-	uint64_t ready = p->set & ~blocked;
-
-	if (ready == 0)
-		return 0;
-	if ((ready & SIG_SYNC_MASK) != 0)
-		ready &= SIG_SYNC_MASK;
-	return __builtin_ctzll(ready) + 1;
-}
-
-static int sigpending_take(struct sigpending *p, uint64_t blocked, struct ksiginfo *ret)
-{
-	int sig = sigpending_next(p, blocked);
-	struct sigqueue *q, *found = NULL;
-	bool more = false;
-
-	if (sig == 0)
-		return 0;
-	TAILQ_FOREACH(q, &p->queue, link) {
-		if (q->info.signo != sig)
-			continue;
-		if (found != NULL) {
-			more = true;
-			break;
-		}
-		found = q;
-	}
-	if (!more)
-		p->set &= ~SIG_BIT(sig);
-	if (found == NULL) {		/* its entry could not be allocated */
-		*ret = (struct ksiginfo){ .signo = sig, .code = KSI_USER };
-		return sig;
-	}
-	*ret = found->info;
-	sigqueue_unlink(p, found);
-	if (found->timer == NULL)
-		kfree(found);
-	else
-		posix_timer_dequeued(found, ret);
-	return sig;
-}
-
-int signal_dequeue(uint64_t mask, struct ksiginfo *ret)
-{
-	struct process *p = current->proc;
-	int sig = sigpending_take(&current->pending, mask, ret);
-
-	if (sig == 0) {
-		sig = sigpending_take(&p->pending, mask, ret);
-		if (sig == KSIGALRM)
-			itimer_real_dequeued(p);
-	}
-	/* Nothing taken: sig_check stays, a caller may be about to return -ERESTARTSYS. */
-	if (sig != 0)
-		signal_recalc(current);
-	return sig;
-}
-
-/* ---- handlers ---- */
-
-struct sighand *sighand_new(void)
-{
-	struct sighand *s = kzalloc(sizeof(*s));
-
-	if (s == NULL)
-		return NULL;
-	s->refs = 1;
-	TAILQ_INIT(&s->unused);
-	return s;
-}
-
-struct sighand *sighand_copy(struct sighand *s)
-{
-	struct sighand *copy = sighand_new();
-
-	if (copy != NULL)
-		memcpy(copy->action, s->action, sizeof(copy->action));
-	return copy;
-}
-
-void sighand_get(struct sighand *s)
-{
-	s->refs++;
-}
-
-void sighand_put(struct sighand *s)
-{
-	if (s != NULL && --s->refs == 0)
-		kfree(s);
-}
-
-void sighand_reset_on_exec(struct sighand *s)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(s->action); i++) {
-		struct ksigaction *sa = &s->action[i];
-		uint64_t handler = sa->handler == KSIG_IGN ? KSIG_IGN : KSIG_DFL;
-
-		*sa = (struct ksigaction){ .handler = handler };
-	}
-}
+/* ---- actions ---- */
 
 bool signal_is_ignored(struct process *p, int sig)
 {
@@ -466,29 +308,6 @@ static bool action_is_fatal(struct process *p, int sig)
 	       (SIG_BIT(sig) & (SIG_IGNORE_MASK | SIG_STOP_MASK)) == 0;
 }
 
-static struct sigqueue *sigqueue_new(struct process *p, int sig, const struct ksiginfo *info)
-{
-	/* Signals of the kernel and plain kill(2) of the standard ones are not limited. */
-	bool free_of_limit = sig < KSIGRTMIN && (info == NULL || info->code >= 0);
-	struct sigqueue *q;
-
-	if (p->sigqueued >= SIGQUEUE_MAX ||
-	    (!free_of_limit && p->sigqueued >= p->rlim[RLIMIT_SIGPENDING].cur))
-		return NULL;
-	q = kzalloc(sizeof(*q));
-	if (q == NULL)
-		return NULL;
-	q->charge = &p->sigqueued;
-	p->sigqueued++;
-	return q;
-}
-
-static void sigqueue_add(struct sigpending *pending, struct sigqueue *q)
-{
-	TAILQ_INSERT_TAIL(&pending->queue, q, link);
-	q->queued = true;
-}
-
 /* The bit is set: wake whom it concerns. */
 static void send_complete(struct process *p, struct task *t, bool shared, int sig)
 {
@@ -705,25 +524,12 @@ static bool in_syscall(const struct trapframe *tf)
 	return (int64_t)tf->orig_rax >= 0;
 }
 
-/* Bytes of the instruction that made the call: `syscall`, or the jump that replaced it and
- * the `mov $nr, %eax` before it (mm/patch.c), perhaps only just now. */
-static unsigned call_length(uint64_t rip)
-{
-	static const uint8_t jump[3] = { 0xff, 0x24, 0x25 };	/* jmp *disp32 */
-	uint8_t code[7];
-
-	if (copy_from_user(code, (const void __user *)(rip - sizeof(code)),
-			   sizeof(code)) == 0 &&
-	    memcmp(code, jump, sizeof(jump)) == 0 && (code[5] != 0x0f || code[6] != 0x05))
-		return sizeof(code);
-	return 2;
-}
-
-/* Makes the program call again. A patched site knows its number itself. */
+/* Makes the program call again: SYSCALL, two bytes long, stands before the return address even
+ * at a patched site (mm/patch.h). */
 static void restart(struct trapframe *tf)
 {
 	tf->rax = tf->orig_rax;
-	tf->rip -= call_length(tf->rip);
+	tf->rip -= 2;
 }
 
 static void fix_result_for_handler(struct trapframe *tf, const struct ksigaction *act)
@@ -845,9 +651,9 @@ void signal_deliver(struct trapframe *tf)
 	}
 	signal_recalc(current);
 	/*
-	 * Linux has the program call restart_syscall() here. A patched site would repeat the
-	 * first call instead, so the rest of the wait is done on the way out; when another
-	 * signal ends it, sig_check is set and our caller comes back here.
+	 * Linux has the program call restart_syscall() here. The rest of the wait is done on
+	 * the way out instead; when another signal ends it, sig_check is set and our caller
+	 * comes back here.
 	 */
 	if (in_syscall(tf) && (int64_t)tf->rax == -ERESTART_RESTARTBLOCK)
 		tf->rax = (uint64_t)sys_restart_syscall();

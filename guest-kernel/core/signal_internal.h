@@ -32,6 +32,14 @@
 #define SIG_IGNORE_MASK	(SIG_BIT(KSIGCONT) | SIG_BIT(KSIGCHLD) | SIG_BIT(KSIGWINCH) | \
 			 SIG_BIT(KSIGURG))
 
+#define SIG_SYNC_MASK	(SIG_BIT(KSIGSEGV) | SIG_BIT(KSIGBUS) | SIG_BIT(KSIGILL) | \
+			 SIG_BIT(KSIGTRAP) | SIG_BIT(KSIGFPE) | SIG_BIT(KSIGSYS))
+
+/* sigqueue.c. An entry charged to p, or NULL: over its limit or out of memory. */
+struct sigqueue *sigqueue_new(struct process *p, int sig, const struct ksiginfo *info);
+void sigqueue_add(struct sigpending *pending, struct sigqueue *q);
+void sigqueue_unlink(struct sigpending *p, struct sigqueue *q);
+
 /* Queues a posix timer's own entry on the process (t NULL) or thread. 0 when queued, 1 when
  * the signal is ignored now. q must not be queued. */
 int signal_send_timer(struct process *p, struct task *t, struct sigqueue *q);

@@ -13,7 +13,7 @@
 #include <linux/timex.h>
 
 #include "guest-kernel/core/syscall.h"
-#include "guest-kernel/core/task.h"
+#include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/core/time_internal.h"
 #include "guest-kernel/mm/uaccess.h"
 
@@ -65,7 +65,7 @@ int cpu_clock_which(int id)
 uint64_t cpu_clock_read(struct process *p, struct task *t, int which)
 {
 	if (p == current->proc)
-		sched_account(true);	/* what the call so far took belongs to it */
+		sched_account_flush();	/* what it ran until now belongs to it */
 	if (t == NULL)
 		return process_cpu_ns(p, which);
 	return which == CPUCLOCK_VIRT ? t->utime_ns : t->utime_ns + t->stime_ns;

@@ -24,7 +24,7 @@ struct file *file_new(struct dentry *d, const struct file_ops *ops, uint32_t fla
 		return NULL;
 	}
 	f->refs = 1;
-	f->flags = flags & ~(KO_CREAT | KO_EXCL | KO_NOCTTY | KO_TRUNC | KO_CLOEXEC);
+	f->flags = flags & ~(KO_CREAT | KO_EXCL | KO_TRUNC | KO_CLOEXEC);
 	f->ops = ops;
 	f->dentry = d;
 	f->inode = d->inode;

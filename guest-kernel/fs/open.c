@@ -188,6 +188,7 @@ struct file *open_dentry_checked(struct dentry *d, uint32_t flags, bool created)
 		r = -EINVAL;
 	if (r == 0)
 		r = open_by_type(i, f);
+	f->flags &= ~KO_NOCTTY;		/* only the terminal's open had to see it */
 	if (r != 0) {
 		f->ops = &path_fops;	/* nothing to release */
 		f->flags |= KO_PATH;

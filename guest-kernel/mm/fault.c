@@ -6,8 +6,8 @@
  * - Anonymous memory comes in aligned chunks of 16 pages, or 2 MiB at a time where the program
  *   asked for it or fills a VMA region after region. A read maps the page of zeros.
  * - File pages: everything that the image has in a row in the 2 MiB around the fault; of
- *   memory files 16 pages. A write to a private file mapping copies an aligned chunk of 8, and
- *   in a small writable mapping (a library's data, about to be relocated) so does a read.
+ *   memory files 16 pages. A write to a private file mapping copies an aligned chunk of 32,
+ *   and in a small writable mapping (a library's data, about to be relocated) so does a read.
  * - After a fork, a write to a shared page copies it and marks it hot: the next fork copies hot
  *   pages at once (fork.c). When the other side is gone, the page and its neighbours are just
  *   made writable again.
@@ -27,7 +27,7 @@
 #define ANON_CHUNK_ORDER 4u
 #define ANON_CHUNK	(PAGE_SIZE << ANON_CHUNK_ORDER)
 #define FILE_CHUNK	(16 * PAGE_SIZE)
-#define COPY_CHUNK	(8 * PAGE_SIZE)
+#define COPY_CHUNK	(32 * PAGE_SIZE)
 #define SMALL_DATA	(128 * PAGE_SIZE)	/* private writable file mapping */
 #define AHEAD_MAX	1024u			/* pages mapped by fault_map_ahead */
 
@@ -205,6 +205,52 @@ static bool sole_owner(pte_t e)
 	return (e & PTE_ANON) && p != NULL && p->refs == 1;
 }
 
+static uint64_t file_pages(const struct inode *i)
+{
+	return (i->size >> PAGE_SHIFT) + ((i->size & (PAGE_SIZE - 1)) != 0);
+}
+
+/* Cuts end so that it does not reach beyond the last page of the file. */
+static uintptr_t file_end(const struct vma *v, uintptr_t start, uintptr_t end)
+{
+	uint64_t n = file_pages(v->inode), first = vma_index(v, start);
+
+	if (n <= first)
+		return start;
+	return (end - start) >> PAGE_SHIFT > n - first ? start + ((n - first) << PAGE_SHIFT)
+						       : end;
+}
+
+/* Private copies of the file's pages around the fault that are not copied yet: whoever writes
+ * to a program's data goes on doing so. */
+static void copy_around(struct fault *f)
+{
+	uintptr_t start, end;
+
+	chunk_bounds(f, COPY_CHUNK, &start, &end);
+	end = file_end(f->v, start, end);
+	for (; start < end; start += PAGE_SIZE) {
+		struct fault g = *f;
+		pte_t *pte = pt_alloc(f->mm, start, PA_NOWAIT);
+		paddr_t pa;
+		int r;
+
+		if (pte == NULL || (*pte & PTE_ANON))
+			continue;
+		g.va = start;
+		g.hw = false;
+		g.pa_flags = PA_NOWAIT;
+		if (f->v->inode->ops->get_page(f->v->inode, vma_index(f->v, start), false,
+					       &pa) != 0)
+			return;
+		r = fault_copy(&g, pa, 0);
+		phys_put(pa);
+		f->tlb = g.tlb;
+		if (r != 0)
+			return;
+	}
+}
+
 /* A write to a present private page that is not writable. */
 static int fault_cow(struct fault *f, pte_t *pte)
 {
@@ -212,8 +258,14 @@ static int fault_cow(struct fault *f, pte_t *pte)
 
 	if ((*pte & PTE_ADDR) == zero_page_pa() && f->v->inode == NULL)
 		return fault_anon_write(f);
-	if (!sole_owner(*pte))
-		return fault_copy(f, *pte & PTE_ADDR, *pte & PTE_ANON ? PTE_HOT : 0);
+	if (!sole_owner(*pte)) {
+		bool anon = (*pte & PTE_ANON) != 0;
+		int r = fault_copy(f, *pte & PTE_ADDR, anon ? PTE_HOT : 0);
+
+		if (r == 0 && !anon && f->v->inode != NULL)
+			copy_around(f);
+		return r;
+	}
 	if (*pte & PTE_HUGE) {
 		*pte |= PTE_W | PTE_D;
 		return 0;
@@ -229,11 +281,6 @@ static int fault_cow(struct fault *f, pte_t *pte)
 }
 
 /* ---- files ---- */
-
-static uint64_t file_pages(const struct inode *i)
-{
-	return (i->size >> PAGE_SHIFT) + ((i->size & (PAGE_SIZE - 1)) != 0);
-}
 
 /* The frame to show at va for the file's frame pa: programs run patched code (patch.c). */
 static paddr_t patched_frame(const struct vma *v, uintptr_t va, paddr_t pa)
@@ -293,17 +340,6 @@ static void fill_runs(struct mm *mm, struct vma *v, uintptr_t start, uintptr_t e
 	}
 }
 
-/* Cuts end so that it does not reach beyond the last page of the file. */
-static uintptr_t file_end(const struct vma *v, uintptr_t start, uintptr_t end)
-{
-	uint64_t n = file_pages(v->inode), first = vma_index(v, start);
-
-	if (n <= first)
-		return start;
-	return (end - start) >> PAGE_SHIFT > n - first ? start + ((n - first) << PAGE_SHIFT)
-						       : end;
-}
-
 void fault_map_ahead(struct vma *v)
 {
 	uintptr_t start = v->start, end;
@@ -350,31 +386,6 @@ static void fault_around(struct fault *f)
 			return;
 		}
 		pte_set(f->mm, pte, pte_make(pa, f->v->prot, false, 0));
-	}
-}
-
-/* Private copies of the pages around the fault that are not there yet. */
-static void copy_around(struct fault *f)
-{
-	uintptr_t start, end;
-
-	chunk_bounds(f, COPY_CHUNK, &start, &end);
-	end = file_end(f->v, start, end);
-	for (; start < end; start += PAGE_SIZE) {
-		struct fault g = *f;
-		pte_t *pte = pt_alloc(f->mm, start, f->pa_flags);
-		paddr_t pa;
-
-		if (pte == NULL || *pte != 0)
-			continue;
-		g.va = start;
-		g.pa_flags = PA_NOWAIT;
-		if (f->v->inode->ops->get_page(f->v->inode, vma_index(f->v, start), false,
-					       &pa) != 0)
-			return;
-		if (fault_copy(&g, pa, 0) != 0)
-			start = end;
-		phys_put(pa);
 	}
 }
 

@@ -447,6 +447,19 @@ struct dentry *proc_root_lookup(struct dentry *dir, const char *name, size_t len
 	return pseudo_make(dir, name, len, &n);
 }
 
+struct process *proc_file_process(const struct file *f)
+{
+	const struct pseudo_node *n;
+
+	if (f->inode->sb == NULL || strcmp(f->inode->sb->type, "proc") != 0)
+		return NULL;
+	n = pseudo_node_of(f->inode);
+	if (n->e != &proc_pid_dir || n->tid != 0)
+		return NULL;
+	process_get(n->proc);
+	return n->proc;
+}
+
 int proc_root_readdir(struct file *f, struct readdir_ctx *ctx)
 {
 	struct pseudo_node n = { .e = &proc_pid_dir };

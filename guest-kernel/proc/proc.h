@@ -18,6 +18,10 @@ struct dentry *proc_root_lookup(struct dentry *dir, const char *name, size_t len
 int proc_root_readdir(struct file *f, struct readdir_ctx *ctx);
 int proc_parse_int(const char *s, long *ret);	/* whole string but blanks; 0 or -EINVAL */
 
+/* For pidfd_send_signal(2), which takes an open /proc/PID too: its process, with a reference,
+ * or NULL when f is something else. */
+struct process *proc_file_process(const struct file *f);
+
 /* pidtext.c */
 struct task *proc_node_task(const struct pseudo_node *n);	/* NULL: none lives */
 char proc_task_state(const struct pseudo_node *n);

@@ -145,6 +145,7 @@ static int report_text(struct strbuf *sb, const struct pseudo_node *n)
 {
 	syscall_report(sb);
 	task_report(sb);
+	cpu_report(sb);
 	strbuf_printf(sb, "pages total %lu free %lu cached %lu anon %lu tables %lu slab %lu\n",
 		      mem_stats.total_pages, mem_stats.free_pages, mem_stats.cached_pages,
 		      mem_stats.anon_pages, mem_stats.table_pages, mem_stats.slab_pages);

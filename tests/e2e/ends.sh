@@ -63,6 +63,10 @@ test_interrupt_during_boot() {
 		env --default-signal=INT "$CASEMATE" run "${image[@]}" -- sleep 1000 \
 			>"$T/out" 2>"$T/err" </dev/null &
 		pid=$!
+		# Before casemate is what runs there, the signal is still ignored.
+		while [[ -e /proc/$pid && $(readlink /proc/$pid/exe) != */casemate ]]; do
+			:
+		done
 		sleep $i
 		kill -INT $pid 2>/dev/null || true
 		finish

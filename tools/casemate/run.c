@@ -70,7 +70,7 @@ struct run {
 	bool stdin_open;
 	bool booted, started;
 	bool exited;		/* status is the task's */
-	bool shutdown_sent, report_done;
+	bool farewell_sent, report_done;
 	bool vm_gone, end_seen;
 	bool stop;		/* status is set */
 	int status;
@@ -262,6 +262,35 @@ static void on_credit(struct run *run, const struct frame *frame)
 		run->stdin_credit += credit.bytes;
 }
 
+/* Why the VM is gone. Under --verbose all of it; else in one line, which has the first two of
+ * the text: what happened, and the panic's message. */
+static void end_show(const struct run *run, const char *prefix, const struct frame *frame)
+{
+	const char *text = (const char *)frame->payload + sizeof(struct cm_vm_end);
+	int len = (int)(frame->head.length - sizeof(struct cm_vm_end));
+	int first = (int)strnlen(text, (size_t)len), second = 0;
+	const char *newline = memchr(text, '\n', (size_t)first);
+	char line[640];
+
+	if (run->options->verbose) {
+		text_show(prefix, frame, sizeof(struct cm_vm_end));
+		return;
+	}
+	if (newline) {
+		const char *rest = newline + 1;
+
+		newline = memchr(rest, '\n', (size_t)(text + first - rest));
+		second = (int)((newline ? newline : text + first) - rest);
+		first = (int)(rest - 1 - text);
+		snprintf(line, sizeof(line), "%s%.*s %.*s%s", prefix, first, text, second, rest,
+			 newline ? " (--verbose shows where)" : "");
+	} else {
+		snprintf(line, sizeof(line), "%s%.*s", prefix, first, text);
+	}
+	frame_text_clean(line, strlen(line));
+	fprintf(stderr, "%s\n", line);
+}
+
 static void on_vm_end(struct run *run, const struct frame *frame)
 {
 	struct cm_vm_end end;
@@ -273,9 +302,9 @@ static void on_vm_end(struct run *run, const struct frame *frame)
 	if (end.reason == CM_VM_POWEROFF)
 		err_set(&run->err, EIO, "the guest powered off before the command was over");
 	else if (end.reason == CM_VM_HOST_ERROR)
-		text_show("casemate: ", frame, sizeof(end));
+		end_show(run, "casemate: ", frame);
 	else
-		text_show("casemate: the VM was lost: ", frame, sizeof(end));
+		end_show(run, "casemate: the VM was lost: ", frame);
 	run_failed(run);
 }
 
@@ -321,6 +350,9 @@ static void frame_dispatch(struct run *run, const struct frame *frame)
 	case CM_F_REPORT:
 		if (verbose)
 			text_show("", frame, 0);
+		/* initd does not finish its report once it is told to stop */
+		if ((frame->head.flags & 1) && !run->report_done)
+			frame_queue(run, CM_F_SHUTDOWN, 0, NULL, 0);
 		run->report_done |= frame->head.flags & 1;
 		break;
 	case CM_F_ERROR:
@@ -573,11 +605,10 @@ static void farewell(struct run *run)
 		run->vm_gone = true;
 		return;
 	}
-	if (run->shutdown_sent)
+	if (run->farewell_sent)
 		return;
-	run->shutdown_sent = true;
+	run->farewell_sent = true;
 	frame_queue(run, CM_F_REPORT_GET, 0, NULL, 0);
-	frame_queue(run, CM_F_SHUTDOWN, 0, NULL, 0);
 	run->deadline_ns = 0;
 	deadline_set(run, FAREWELL_NS);
 }
@@ -677,8 +708,8 @@ static void vmm_end(struct run *run)
 
 	if (run->vmm <= 0)
 		return;
-	if (!run->end_seen)
-		kill(run->vmm, SIGKILL);
+	/* After its last frame, too: it has nothing more to say and may not hold us up. */
+	kill(run->vmm, SIGKILL);
 	fd_close(run->channel);
 	while (waitpid(run->vmm, &status, 0) < 0 && errno == EINTR)
 		;

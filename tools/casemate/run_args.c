@@ -50,11 +50,11 @@ static const char *const env_default[] = {
 void run_usage(void)
 {
 	puts("usage: casemate run [options] -- COMMAND [ARGUMENT...]\n"
-	     "  --image FILE     root image (EROFS); default: images/default.erofs\n"
+	     "  --image FILE     root image (EROFS); images/default.erofs beside casemate\n"
 	     "  --mem SIZE       guest memory, a multiple of 2M (K, M, G); default 256M\n"
 	     "  --timeout TIME   end the VM after TIME (ms, s, m, h) with status 124\n"
 	     "  --env NAME=VALUE set a variable of the command; may be given again.\n"
-	     "                   PATH, HOME=/root and TERM=dumb are set; nothing of the host's is\n"
+	     "                   PATH, HOME=/root, TERM=dumb are set, nothing of the host's\n"
 	     "  --workdir DIR    start in DIR of the guest; default /\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
 	     "  --verbose        show boot stages, guest console and a report on stderr\n"

@@ -68,6 +68,10 @@ void task_report(struct strbuf *sb)
 {
 }
 
+void cpu_report(struct strbuf *sb)
+{
+}
+
 uint64_t sched_idle_ns(void)
 {
 	return 5000000000;

@@ -56,7 +56,7 @@ static uint8_t *ustack;
 
 /* mov $17, %eax; syscall: and the same after patching. */
 static const uint8_t code_syscall[8] = { 0x90, 0xb8, 17, 0, 0, 0, 0x0f, 0x05 };
-static const uint8_t code_patched[8] = { 0x90, 0xff, 0x24, 0x25, 0x50, 0, 1, 0 };
+static const uint8_t code_patched[8] = { 0x90, 0xff, 0x24, 0x25, 0x50, 0, 0x0f, 0x05 };
 
 static struct trapframe frame_in_syscall(long nr, long result)
 {
@@ -431,12 +431,13 @@ static void test_restart(void)
 	CU_ASSERT_EQUAL((long)tf.rax, -ERESTARTSYS);
 	CU_ASSERT_EQUAL(tf.rip, (uintptr_t)(code_syscall + 8));
 
-	/* A site that was patched meanwhile: back onto the whole jump. */
+	/* A site that was patched meanwhile: its last bytes are SYSCALL (mm/patch.h). */
 	tf = frame_in_syscall(17, -ERESTARTSYS);
 	tf.rip = (uintptr_t)(code_patched + 8);
 	current->sig_check = true;
 	signal_deliver(&tf);
-	CU_ASSERT_EQUAL(tf.rip, (uintptr_t)(code_patched + 1));
+	CU_ASSERT_EQUAL(tf.rip, (uintptr_t)(code_patched + 6));
+	CU_ASSERT_EQUAL(tf.rax, 17);
 }
 
 static uint64_t u64_at(uint64_t base, unsigned off)

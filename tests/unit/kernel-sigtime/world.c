@@ -225,7 +225,7 @@ void sched_arm_timer(void)
 {
 }
 
-void sched_account(bool to_user)
+void sched_account_flush(void)
 {
 }
 

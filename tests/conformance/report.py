@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the logs of tools/conformance.sh.
+
+    report.py lost LOG                 the test at which a log breaks off, if it does
+    report.py table DIRECTORY MODULE...
+
+A log is what `python3 -m test -v MODULE` writes, once or, after a hang, several times. The
+verbose format is meant for people: a test's identity ("name (module.Class.name)"), perhaps its
+first doc line, " ... " and its result, with whatever the test itself prints in between. So a
+result belongs to the identity before it, wherever in a line it stands. The summaries at the end
+("FAIL: name (module.Class.name)") name failures again, among them those of subtests, and
+have the last word.
+"""
+import os
+import re
+import sys
+
+IDENTITY = re.compile(r'^\s*([A-Za-z_]\w*) \(([\w.]+)\)')
+RESULT = re.compile(r'(?:^|\.\.\. |[^\w])'
+                    r'(ok|FAIL|ERROR|expected failure|unexpected success|skipped [\'"].*)$')
+SUMMARY = re.compile(r'^(FAIL|ERROR): ([A-Za-z_]\w*) \(([\w.]+)\)')
+PASSED = ('ok', 'expected failure')
+
+
+def name_of(name, where):
+    return where if where.endswith('.' + name) else f'{where}.{name}'
+
+
+def results(path):
+    """{test: result} of one log; the result of a test that was started only is 'lost'."""
+    found, test = {}, None
+    with open(path, encoding='utf-8', errors='replace') as lines:
+        for line in lines:
+            line = line.rstrip('\r\n')
+            if match := SUMMARY.match(line):
+                found[name_of(match[2], match[3])] = match[1]
+                test = None
+                continue
+            if line.startswith('Ran ') or line.startswith('conformance: exit'):
+                test = None
+            if match := IDENTITY.match(line):
+                test = name_of(match[1], match[2])
+                found.setdefault(test, 'lost')
+            if test and (match := RESULT.search(line)):
+                # A subtest's failure comes before the line of the test that has passed on.
+                if found[test] not in ('FAIL', 'ERROR'):
+                    found[test] = match[1].split(' ')[0] if match[1].startswith('skip') \
+                        else match[1]
+    return found
+
+
+def lost(path):
+    """The last test that was started when a log's last run broke off."""
+    test, ended = None, True
+    with open(path, encoding='utf-8', errors='replace') as lines:
+        for line in lines:
+            line = line.rstrip('\r\n')
+            if match := IDENTITY.match(line):
+                test, ended = name_of(match[1], match[2]), False
+            elif line.startswith('Ran '):
+                test, ended = None, True
+    if test and not ended:
+        print('*.' + '.'.join(test.split('.')[-2:]))
+
+
+def table(directory, modules):
+    total_good = total = 0
+    missing = []
+    print('| module | pass on the host | of them in the guest |')
+    print('|---|---:|---:|')
+    for module in modules:
+        paths = [os.path.join(directory, side, module + '.log') for side in ('host', 'guest')]
+        if not all(map(os.path.exists, paths)):
+            print(f'| {module} | not run | |')
+            continue
+        host, guest = map(results, paths)
+        wanted = [test for test, result in host.items() if result in PASSED]
+        bad = [(test, guest.get(test, 'not run')) for test in wanted
+               if guest.get(test) not in PASSED]
+        print(f'| {module} | {len(wanted)} | {len(wanted) - len(bad)} |')
+        missing += bad
+        total += len(wanted)
+        total_good += len(wanted) - len(bad)
+    if missing:
+        print()
+        for test, result in missing:
+            print(f'- {result}: {test}')
+    print(f'\nCPython: {total_good} of {total}, {100 * total_good / max(total, 1):.1f} %')
+
+
+def main():
+    if len(sys.argv) == 3 and sys.argv[1] == 'lost':
+        lost(sys.argv[2])
+    elif len(sys.argv) > 3 and sys.argv[1] == 'table':
+        table(sys.argv[2], sys.argv[3:])
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == '__main__':
+    main()
