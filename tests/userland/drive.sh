@@ -12,7 +12,7 @@ shift
 top=/tmp/userland
 mkdir -p $top/home
 cd $top || exit 125
-tar xf - || exit 125
+tar xmf - || exit 125
 export HOME=$top/home LANG=C.UTF-8 LC_ALL=C.UTF-8 TZ=UTC TERM=dumb PYTHONDONTWRITEBYTECODE=1
 umask 022
 for name; do

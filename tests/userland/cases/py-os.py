@@ -70,14 +70,17 @@ def signals():
             os._exit(0)
         st = os.waitpid(pid, 0)[1]
         print(s, os.WTERMSIG(st))
+    hold, go = os.pipe()
     pid = os.fork()
     if not pid:
         os.kill(os.getpid(), signal.SIGSTOP)
+        os.read(hold, 1)
         os._exit(7)
     st = os.waitpid(pid, os.WUNTRACED)[1]
     print(os.WIFSTOPPED(st), os.WSTOPSIG(st))
     os.kill(pid, signal.SIGCONT)
     print(os.WIFCONTINUED(os.waitpid(pid, os.WCONTINUED)[1]))
+    os.write(go, b'.')
     print(os.waitid(os.P_PID, pid, os.WEXITED).si_status)
     fd = os.pidfd_open(os.getpid())
     signal.pidfd_send_signal(fd, signal.SIGUSR1)
@@ -187,6 +190,7 @@ def files():
         os.posix_fallocate(fd, 0, 5000)
         print(os.writev(fd, [b'a', b'bc']), os.preadv(fd, [bytearray(2), bytearray(3)], 0))
         fcntl.lockf(fd, fcntl.LOCK_EX, 10, 0)
+        sys.stdout.flush()
         pid = os.fork()
         if not pid:
             f2 = os.open('f', os.O_RDWR)
@@ -201,13 +205,33 @@ def files():
         os.symlink('f', 's')
         os.mkfifo('p')
         os.mkdir('d')
-        print(sorted((e.name, e.is_symlink(), e.is_dir(), e.is_file(), stat.S_IFMT(e.stat(follow_symlinks=False).st_mode)) for e in os.scandir('.')))
-        for call in (lambda: os.mkdir('d'), lambda: os.rmdir('.'), lambda: os.unlink('d'), lambda: os.open('s', os.O_NOFOLLOW),
-                     lambda: os.rename('d', 'f'), lambda: os.rename('f', 'd'), lambda: os.open('f/x', 0), lambda: os.open('x' * 300, 0),
-                     lambda: os.link('d', 'dd'), lambda: os.open('p', os.O_WRONLY | os.O_NONBLOCK), lambda: os.read(999, 1),
-                     lambda: os.chdir('f'), lambda: os.readlink('f'), lambda: os.rename('d', 'd/e'), lambda: os.open('d', os.O_RDWR),
-                     lambda: os.listdir('f'), lambda: os.lseek(0x7fff, 0, 0), lambda: os.kill(999999, 0), lambda: os.setxattr('s', 'bad', b''),
-                     lambda: os.truncate('f', -1), lambda: os.symlink('x', 'f'), lambda: os.dup2(0, 10 ** 6)):
+        print(sorted((e.name, e.is_symlink(), e.is_dir(), e.is_file(),
+                      stat.S_IFMT(e.stat(follow_symlinks=False).st_mode))
+                     for e in os.scandir('.')))
+        for call in (
+                lambda: os.mkdir('d'),
+                lambda: os.rmdir('.'),
+                lambda: os.unlink('d'),
+                lambda: os.open('s', os.O_NOFOLLOW),
+                lambda: os.rename('d', 'f'),
+                lambda: os.rename('f', 'd'),
+                lambda: os.open('f/x', 0),
+                lambda: os.open('x' * 300, 0),
+                lambda: os.link('d', 'dd'),
+                lambda: os.open('p', os.O_WRONLY | os.O_NONBLOCK),
+                lambda: os.read(999, 1),
+                lambda: os.chdir('f'),
+                lambda: os.readlink('f'),
+                lambda: os.rename('d', 'd/e'),
+                lambda: os.open('d', os.O_RDWR),
+                lambda: os.listdir('f'),
+                lambda: os.lseek(0x7fff, 0, 0),
+                lambda: os.kill(999999, 0),
+                lambda: os.setxattr('s', 'bad', b''),
+                lambda: os.truncate('f', -1),
+                lambda: os.symlink('x', 'f'),
+                lambda: os.dup2(0, 10 ** 6),
+        ):
             try:
                 print('no error', call())
             except (OSError, ValueError) as e:
@@ -216,8 +240,9 @@ def files():
         print(os.getxattr('f', 'user.k'), os.listxattr('f'))
         src = os.open('/etc/passwd', os.O_RDONLY)
         dst = os.open('copy', os.O_RDWR | os.O_CREAT)
+        other = os.open('other', os.O_RDWR | os.O_CREAT)
         n = os.fstat(src).st_size
-        print(os.sendfile(dst, src, 0, n) == n, os.copy_file_range(src, dst, n, 0, n) == n)
+        print(os.sendfile(dst, src, 0, n) == n, os.copy_file_range(dst, other, n, 0, n) == n)
         r, w = os.pipe()
         print(os.splice(src, w, 100, offset_src=0), len(os.read(r, 1000)))
         shutil.copytree('/etc/default', 't')
@@ -262,11 +287,14 @@ def misc():
     socket.send_fds(a, [b'fds'], [0, 1])
     data, fds, flags, _ = socket.recv_fds(b, 100, 5)
     print(data, len(fds), flags)
-    print(struct.unpack('3i', b.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] == os.getpid())
-    print(ctypes.CDLL(None).getpid() == os.getpid(), len(os.urandom(100)), os.getpriority(os.PRIO_PROCESS, 0))
-    CB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+    cred = b.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    print(struct.unpack('3i', cred)[0] == os.getpid())
+    print(ctypes.CDLL(None).getpid() == os.getpid(), len(os.urandom(100)))
+    print(os.getpriority(os.PRIO_PROCESS, 0))
+    pointer = ctypes.POINTER(ctypes.c_int)
+    compare = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer)
     arr = (ctypes.c_int * 5)(5, 1, 4, 2, 3)
-    ctypes.CDLL(None).qsort(arr, 5, 4, CB(lambda a, b: a[0] - b[0]))
+    ctypes.CDLL(None).qsort(arr, 5, 4, compare(lambda a, b: a[0] - b[0]))
     print(list(arr))
     c = sqlite3.connect('t.db')
     c.execute('create table t(x)')
@@ -284,11 +312,11 @@ def misc():
         x = [open('/dev/null') for _ in range(100)]
     except OSError as e:
         print(e)
-    for k in ('clock_gettime', time.CLOCK_MONOTONIC), ('x', time.CLOCK_PROCESS_CPUTIME_ID), ('x', time.CLOCK_THREAD_CPUTIME_ID):
-        print(time.clock_gettime(k[1]) > 0)
+    for k in time.CLOCK_MONOTONIC, time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID:
+        print(time.clock_gettime(k) > 0)
     for big in 1 << 40, 1 << 46:
         try:
-            mm = mmap.mmap(-1, big, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0)
+            mmap.mmap(-1, big, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0)
             print('mapped')
         except (OSError, ValueError) as e:
             print(e)

@@ -58,7 +58,8 @@ wait -n; echo $?
 coproc cat; echo ping >&${COPROC[1]}; read -r -u ${COPROC[0]} r; echo $r
 eval "exec ${COPROC[1]}>&-"; wait
 set -m; sleep 0.1 & wait %1; echo $?; set +m
-bash -c 'set -m; sleep 60 & kill -STOP %1; sleep 0.1; jobs -s | grep -c Stopped; kill -CONT %1; kill %1'
+bash -c 'set -m; sleep 60 & kill -STOP %1; sleep 0.1
+jobs -s | grep -c Stopped; kill -CONT %1; kill %1'
 timeout 0.2 sleep 10; echo $?
 timeout -s KILL 0.2 sleep 10; echo $?
 echo "== redirections"
@@ -77,7 +78,8 @@ echo {a..e}{1,2} ~root
 touch b1 b2 b3; echo b? b[12]
 printf '%05d %x %q\n' 42 255 'a b'
 [[ abc =~ ^a(.)c$ ]] && echo ${BASH_REMATCH[1]}
-f() { local v=$1; [ $v -le 1 ] && { echo 1; return; }; echo $((v * $(f $((v - 1))))); }; f 6
+f() { local v=$1; [ $v -le 1 ] && { echo 1; return; }; echo $((v * $(f $((v - 1))))); }
+f 6
 echo "== limits and umask"
 umask 077; touch private; stat -c %a private; umask 022
 ulimit -n 64; ulimit -n
