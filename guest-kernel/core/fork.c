@@ -6,6 +6,9 @@
  * vfork is exact: the child runs on the parent's memory and the parent's thread sleeps until
  * the child execs or exits (vfork_release) or the parent is killed. The child starts in
  * fork_child(), which leaves for the program with a copy of the parent's registers.
+ *
+ * The threads of a process always share its descriptors and directories: these belong to
+ * struct process. clone and unshare report programs that want it otherwise.
  */
 #include <linux/capability.h>
 
@@ -111,6 +114,9 @@ static int clone_check_caller(const struct clone_args_k *a)
 		return syscall_partial("clone", "CLONE_INTO_CGROUP", -EBADF);
 	if ((a->flags & CLONE_SETTLS) != 0 && a->tls >= CM_USER_TOP)
 		return -EPERM;
+	if ((a->flags & CLONE_THREAD) != 0 && !has(a->flags, CLONE_FS | CLONE_FILES))
+		return syscall_partial("clone", "threads without CLONE_FS or CLONE_FILES",
+				       -EINVAL);
 	if (signal_fatal_pending(current))
 		return -ERESTARTNOINTR;
 	return 0;
@@ -448,4 +454,69 @@ SYSCALL(set_tid_address, uint32_t __user *tidptr)
 {
 	current->clear_child_tid = tidptr;
 	return current->tid;
+}
+
+/* ---- unshare ---- */
+
+#define CLONE_UNSHARE	(CLONE_THREAD | CLONE_FS | CLONE_SIGHAND | CLONE_VM | CLONE_FILES | \
+			 CLONE_SYSVSEM | CLONE_NEWUSER | CLONE_NEW_OTHER)
+
+static int unshare_fs(struct process *p)
+{
+	struct fs_context *copy;
+
+	if (p->fs->refs == 1)
+		return 0;
+	copy = fs_context_copy(p->fs);
+	if (copy == NULL)
+		return -ENOMEM;
+	fs_context_put(p->fs);
+	p->fs = copy;
+	return 0;
+}
+
+static int unshare_files(struct process *p)
+{
+	struct files *old = p->files, *copy;
+
+	if (!files_is_shared(old))
+		return 0;
+	copy = files_copy(old);
+	if (copy == NULL)
+		return -ENOMEM;
+	p->files = copy;
+	files_put(old);
+	return 0;
+}
+
+SYSCALL(unshare, unsigned long flags)
+{
+	struct process *p = current->proc;
+	int r = 0;
+
+	if ((flags & ~CLONE_UNSHARE) != 0)
+		return -EINVAL;
+	/* What it takes along: a user namespace wants one thread, memory its signal handlers. */
+	if ((flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_NEWUSER)) != 0 &&
+	    p->nthreads > 1)
+		return -EINVAL;
+	if ((flags & (CLONE_SIGHAND | CLONE_VM)) != 0 && p->sighand->refs > 1)
+		return -EINVAL;
+	if ((flags & CLONE_VM) != 0 && current->mm->refs > 1)
+		return -EINVAL;
+	if ((flags & CLONE_NEWUSER) != 0)
+		return syscall_partial("unshare", "user namespaces", -EINVAL);
+	if ((flags & CLONE_NEW_OTHER) != 0) {
+		if (!capable(CAP_SYS_ADMIN))
+			return -EPERM;
+		return syscall_partial("unshare", "namespaces", -EINVAL);
+	}
+	if ((flags & (CLONE_FS | CLONE_FILES)) != 0 && p->nthreads > 1)
+		return syscall_partial("unshare", "CLONE_FS or CLONE_FILES between threads",
+				       -EINVAL);
+	if ((flags & CLONE_FS) != 0)
+		r = unshare_fs(p);
+	if (r == 0 && (flags & CLONE_FILES) != 0)
+		r = unshare_files(p);
+	return r;
 }

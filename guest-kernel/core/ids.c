@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process ids, process groups and sessions. */
+#include <linux/capability.h>
+
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task_internal.h"
 #include "guest-kernel/ipc/tty.h"
@@ -115,4 +117,19 @@ SYSCALL(setsid, void)
 	if (self->ctty != NULL)
 		tty_forget(self);
 	return self->pid;
+}
+
+/* Takes the terminal away from everybody, for login programs. */
+SYSCALL(vhangup, void)
+{
+	struct tty *t = current->proc->ctty;
+
+	if (!capable(CAP_SYS_TTY_CONFIG))
+		return -EPERM;
+	if (t != NULL) {
+		tty_get(t);
+		tty_hangup(t);
+		tty_put(t);
+	}
+	return 0;
 }

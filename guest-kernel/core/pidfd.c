@@ -5,9 +5,11 @@
  * for, operations answer ESRCH.
  */
 #include <linux/capability.h>
+#include <linux/kcmp.h>
 
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/task_internal.h"
+#include "guest-kernel/core/time.h"
 #include "guest-kernel/fs/vfs.h"
 #include "guest-kernel/mm/page.h"
 #include "guest-kernel/mm/uaccess.h"
@@ -201,4 +203,70 @@ SYSCALL(pidfd_getfd, int pidfd, int fd, unsigned flags)
 	r = pidfd_get(p, fd);
 	process_put(p);
 	return r;
+}
+
+/* ---- kcmp: do two processes share something? ---- */
+
+/* 0 equal, 1 less, 2 greater: an order, but not that of the addresses. */
+static long kcmp_order(const void *a, const void *b)
+{
+	static uint64_t secret[2];
+	uint64_t x, y;
+
+	if (secret[1] == 0) {
+		random_bytes(secret, sizeof(secret));
+		secret[1] |= 1;		/* odd, or different pointers could look equal */
+	}
+	x = ((uint64_t)(uintptr_t)a ^ secret[0]) * secret[1];
+	y = ((uint64_t)(uintptr_t)b ^ secret[0]) * secret[1];
+	return (x < y ? 1 : 0) | (x > y ? 2 : 0);
+}
+
+static long kcmp_files(struct process *p1, struct process *p2, unsigned long fd1,
+		       unsigned long fd2)
+{
+	struct file *f1, *f2;
+	long r = -EBADF;
+
+	if (p1->files == NULL || p2->files == NULL || MAX(fd1, fd2) > INT32_MAX)
+		return -EBADF;
+	f1 = files_file(p1->files, (int)fd1);
+	f2 = files_file(p2->files, (int)fd2);
+	if (f1 != NULL && f2 != NULL)
+		r = kcmp_order(f1, f2);
+	file_put(f1);
+	file_put(f2);
+	return r;
+}
+
+SYSCALL(kcmp, int pid1, int pid2, int type, unsigned long fd1, unsigned long fd2)
+{
+	struct task *t1 = task_find(pid1), *t2 = task_find(pid2);
+	struct process *p1, *p2;
+
+	if (t1 == NULL || t2 == NULL)
+		return -ESRCH;
+	p1 = t1->proc;
+	p2 = t2->proc;
+	if (!may_inspect(p1) || !may_inspect(p2))
+		return -EPERM;
+	switch (type) {
+	case KCMP_FILE:
+		return kcmp_files(p1, p2, fd1, fd2);
+	case KCMP_VM:
+		return kcmp_order(t1->mm, t2->mm);
+	case KCMP_FILES:
+		return kcmp_order(p1->files, p2->files);
+	case KCMP_FS:
+		return kcmp_order(p1->fs, p2->fs);
+	case KCMP_SIGHAND:
+		return kcmp_order(p1->sighand, p2->sighand);
+	case KCMP_IO:
+		return 0;		/* nobody has an I/O context */
+	case KCMP_SYSVSEM:
+	case KCMP_EPOLL_TFD:
+		return -EOPNOTSUPP;	/* as where they are not configured */
+	default:
+		return -EINVAL;
+	}
 }

@@ -188,6 +188,7 @@ void sched_task_init(struct task *t, const struct task *parent)
 	t->nice = parent->nice;
 	t->policy = parent->policy;
 	t->rt_priority = parent->rt_priority;
+	t->ioprio = parent->ioprio;
 	if (parent->reset_on_fork) {
 		if (t->policy == SCHED_FIFO_ || t->policy == SCHED_RR_) {
 			t->policy = SCHED_OTHER_;

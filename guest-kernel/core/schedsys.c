@@ -373,6 +373,79 @@ SYSCALL(getpriority, int which, int who)
 	return for_each_prio(which, who, get_one_prio, &best) != 0 ? best : -ESRCH;
 }
 
+/* ---- I/O priority: kept and shown; there is no disk whose queue it could order ---- */
+
+#define IOPRIO_LEVELS	8u
+
+static int ioprio_check(unsigned ioprio)
+{
+	unsigned class = ioprio >> 13, level = ioprio & 0x1fff;
+
+	switch (class) {
+	case 0:			/* none */
+		return level == 0 ? 0 : -EINVAL;
+	case 1:			/* real-time */
+		if (!capable(CAP_SYS_ADMIN) && !capable(CAP_SYS_NICE))
+			return -EPERM;
+		return level < IOPRIO_LEVELS ? 0 : -EINVAL;
+	case 2:			/* best effort */
+		return level < IOPRIO_LEVELS ? 0 : -EINVAL;
+	case 3:			/* idle */
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+struct ioprio_request {
+	unsigned ioprio;
+	int error;
+};
+
+static void set_one_ioprio(struct task *t, void *arg)
+{
+	const struct cred *c = current->proc->cred, *o = t->proc->cred;
+	struct ioprio_request *q = arg;
+
+	if (o->uid != c->euid && o->uid != c->uid && !capable(CAP_SYS_NICE)) {
+		q->error = -EPERM;
+		return;
+	}
+	t->ioprio = (uint16_t)q->ioprio;
+	if (q->error == -ESRCH)
+		q->error = 0;
+}
+
+/* which is 1, 2, 3 here where setpriority(2) has 0, 1, 2. */
+SYSCALL(ioprio_set, int which, int who, int ioprio)
+{
+	struct ioprio_request q = {.ioprio = (unsigned)ioprio, .error = -ESRCH};
+	int r = ioprio < 0 || ioprio > UINT16_MAX ? -EINVAL : ioprio_check(q.ioprio);
+
+	if (r != 0)
+		return r;
+	if (which < 1 || which > 3)
+		return -EINVAL;
+	for_each_prio(which - 1, who, set_one_ioprio, &q);
+	return q.error;
+}
+
+static void get_one_ioprio(struct task *t, void *arg)
+{
+	unsigned *best = arg;
+
+	*best = MIN(*best, (unsigned)t->ioprio);
+}
+
+SYSCALL(ioprio_get, int which, int who)
+{
+	unsigned best = UINT32_MAX;
+
+	if (which < 1 || which > 3)
+		return -EINVAL;
+	return for_each_prio(which - 1, who, get_one_ioprio, &best) != 0 ? (long)best : -ESRCH;
+}
+
 /* ---- the one CPU ---- */
 
 SYSCALL(sched_setaffinity, int pid, unsigned len, const uint8_t __user *umask)

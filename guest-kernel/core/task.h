@@ -107,6 +107,7 @@ struct task {
 	void *xstate_alloc;		/* what kfree takes for xstate */
 	int policy, rt_priority;	/* SCHED_*, as told; SCHED_IDLE changes the weight */
 	bool reset_on_fork;
+	uint16_t ioprio;		/* as ioprio_set(2) has it: class << 13 | level */
 	uint64_t timer_slack_ns, default_timer_slack_ns;
 };
 TAILQ_HEAD(task_list, task);

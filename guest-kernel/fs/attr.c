@@ -228,6 +228,17 @@ SYSCALL(fchmodat, int dirfd, const char __user *path, unsigned mode)
 	return change_path(dirfd, path, LOOKUP_FOLLOW, &a);
 }
 
+SYSCALL(fchmodat2, int dirfd, const char __user *path, unsigned mode, unsigned flags)
+{
+	struct attr a = {.mask = ATTR_MODE, .mode = mode & 07777};
+
+	if ((flags & ~(KAT_SYMLINK_NOFOLLOW | KAT_EMPTY_PATH)) != 0)
+		return -EINVAL;
+	return change_path(dirfd, path,
+			   ((flags & KAT_SYMLINK_NOFOLLOW) == 0 ? LOOKUP_FOLLOW : 0) |
+				   ((flags & KAT_EMPTY_PATH) != 0 ? LOOKUP_EMPTY : 0), &a);
+}
+
 static struct attr ids_attr(uint32_t uid, uint32_t gid)
 {
 	struct attr a = {.mask = ATTR_CHOWN, .uid = uid, .gid = gid};

@@ -17,6 +17,14 @@
 
 #define SETFL_MASK (KO_APPEND | KO_NONBLOCK | KO_ASYNC | KO_DIRECT | KO_NOATIME)
 
+/* O_ASYNC is kept and shown. On regular files and directories it does nothing on Linux either. */
+static long note_async(const struct file *f, uint32_t set)
+{
+	if ((set & KO_ASYNC) == 0 || KS_ISREG(f->inode->mode) || KS_ISDIR(f->inode->mode))
+		return 0;
+	return syscall_partial("fcntl", "O_ASYNC sends no SIGIO", 0);
+}
+
 static long set_flags(struct file *f, unsigned long arg)
 {
 	uint32_t want = (uint32_t)arg & SETFL_MASK;
@@ -27,7 +35,7 @@ static long set_flags(struct file *f, unsigned long arg)
 	if ((changed & want & KO_DIRECT) != 0 && KS_ISREG(f->inode->mode))
 		return -EINVAL;
 	f->flags = (f->flags & ~SETFL_MASK) | want;
-	return 0;
+	return note_async(f, changed & want);
 }
 
 struct f_owner {
@@ -178,7 +186,7 @@ static long set_flag_from_user(struct file *f, uint32_t flag, unsigned long arg)
 	if (GET_USER(on, (int __user *)arg) != 0)
 		return -EFAULT;
 	f->flags = on != 0 ? f->flags | flag : f->flags & ~flag;
-	return 0;
+	return note_async(f, on != 0 ? flag : 0);
 }
 
 static long ioctl_regular(struct file *f, unsigned cmd, unsigned long arg)

@@ -157,6 +157,11 @@ void files_get(struct files *fs)
 	fs->refs++;
 }
 
+bool files_is_shared(const struct files *fs)
+{
+	return fs->refs > 1;
+}
+
 /* What close(2) does to the file, after the number is free again. */
 static int file_close(struct file *f, struct files *owner)
 {

@@ -299,6 +299,7 @@ struct files *files_new(void);
 struct files *files_copy(struct files *fs);	/* fork; NULL when out of memory */
 void files_get(struct files *fs);
 void files_put(struct files *fs);
+bool files_is_shared(const struct files *fs);	/* with another process */
 void files_close_on_exec(struct files *fs);
 struct file *fd_get(int fd);			/* of current; NULL: EBADF (also for O_PATH) */
 struct file *fd_get_path(int fd);		/* also O_PATH */

@@ -300,6 +300,11 @@ void files_get(struct files *f)
 	f->refs++;
 }
 
+bool files_is_shared(const struct files *f)
+{
+	return f->refs > 1;
+}
+
 void files_put(struct files *f)
 {
 	if (--f->refs != 0)
@@ -384,7 +389,7 @@ void file_get(struct file *f)
 
 void file_put(struct file *f)
 {
-	if (--f->refs != 0)
+	if (f == NULL || --f->refs != 0)
 		return;
 	if (f->ops != NULL && f->ops->release != NULL)
 		f->ops->release(f);
@@ -510,6 +515,10 @@ void tty_get(struct tty *t)
 }
 
 void tty_put(struct tty *t)
+{
+}
+
+void tty_hangup(struct tty *t)
 {
 }
 

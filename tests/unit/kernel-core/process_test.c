@@ -765,6 +765,70 @@ MACHINE_TEST(pidfds)
 	sys_exit_group(0);
 }
 
+/* ---- what processes share ---- */
+
+#define SHARE_FS	0x200ul
+#define SHARE_FILES	0x400ul
+#define SHARE_VM	0x100ul
+#define NEW_NS		0x20000ul
+
+/* Two processes with one table of descriptors and one directory, until one has its own. */
+MACHINE_TEST(unshare_and_kcmp)
+{
+	int me = (int)sys_getpid(), st;
+	struct files *files = current->proc->files;
+	long pid;
+
+	CHECK_EQ(SYS(sys_unshare(0)), 0);
+	CHECK_EQ(SYS(sys_unshare(1ul << 40)), -EINVAL);
+	CHECK_EQ(SYS(sys_unshare(NEW_NS)), -EINVAL);
+	/* Nobody shares: the table (and its record locks) stays the same. */
+	CHECK_EQ(SYS(sys_unshare(SHARE_FS | SHARE_FILES | SHARE_VM)), 0);
+	CHECK(current->proc->files == files);
+
+	pid = user_clone(SHARE_FS | SHARE_FILES | KSIGCHLD, sleep_then_exit, NULL, NULL);
+	CHECK(pid > 0);
+	CHECK_EQ(SYS(sys_kcmp(me, (int)pid, 2 /* files */, 0, 0)), 0);
+	CHECK_EQ(SYS(sys_kcmp(me, (int)pid, 3 /* fs */, 0, 0)), 0);
+	CHECK(SYS(sys_kcmp(me, (int)pid, 1 /* vm */, 0, 0)) > 0);
+	CHECK_EQ(SYS(sys_kcmp(me, (int)pid, 1, 0, 0)) + SYS(sys_kcmp((int)pid, me, 1, 0, 0)), 3);
+	CHECK_EQ(SYS(sys_kcmp(me, 12345, 1, 0, 0)), -ESRCH);
+	CHECK_EQ(SYS(sys_kcmp(me, me, 0 /* file */, 7, 7)), -EBADF);
+	CHECK_EQ(SYS(sys_kcmp(me, me, 9, 0, 0)), -EINVAL);
+	CHECK_EQ(SYS(sys_unshare(SHARE_FS | SHARE_FILES)), 0);
+	CHECK(current->proc->files != files);
+	CHECK(SYS(sys_kcmp(me, (int)pid, 2, 0, 0)) > 0);
+	CHECK(SYS(sys_kcmp(me, (int)pid, 3, 0, 0)) > 0);
+	CHECK_EQ(SYS(sys_kill((int)pid, KSIGKILL)), 0);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	sys_exit_group(0);
+}
+
+static void check_io_priority(void)
+{
+	sys_exit_group((int)sys_ioprio_get(1, 0) == (2 << 13 | 7) ? 0 : 1);
+}
+
+MACHINE_TEST(io_priorities)
+{
+	long pid;
+	int st;
+
+	CHECK_EQ(sys_ioprio_get(1, 0), 0);
+	CHECK_EQ(sys_ioprio_get(0, 0), -EINVAL);
+	CHECK_EQ(sys_ioprio_get(1, 12345), -ESRCH);
+	CHECK_EQ(sys_ioprio_set(1, 0, 2 << 13 | 8), -EINVAL);
+	CHECK_EQ(sys_ioprio_set(1, 0, 1), -EINVAL);
+	CHECK_EQ(sys_ioprio_set(1, 0, 4 << 13), -EINVAL);
+	CHECK_EQ(sys_ioprio_set(1, 0, 2 << 13 | 7), 0);
+	CHECK_EQ(sys_ioprio_get(1, 0), 2 << 13 | 7);
+	pid = user_fork(check_io_priority);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 0, NULL)), pid);
+	CHECK_EQ(st, 0);
+	CHECK_EQ(sys_vhangup(), 0);
+	sys_exit_group(0);
+}
+
 const struct machine_test process_tests[] = {
 	{"fork_and_wait", fork_and_wait},
 	{"wait_sleeps", wait_sleeps},
@@ -791,5 +855,7 @@ const struct machine_test process_tests[] = {
 	{"exec_programs", exec_programs},
 	{"vfork_exec_releases_parent", vfork_exec_releases_parent},
 	{"pidfds", pidfds},
+	{"unshare_and_kcmp", unshare_and_kcmp},
+	{"io_priorities", io_priorities},
 	{NULL, NULL},
 };

@@ -593,6 +593,26 @@ static void test_readdir(void)
 	EQ(sys_getdents64(make("/f"), buf, 500), -ENOTDIR);
 }
 
+static void test_fchmodat2(void)
+{
+	struct kstat st;
+	unsigned fd;
+
+	start();
+	fd = make("/f");
+	EQ(sys_symlink("f", "/l"), 0);
+	EQ(sys_fchmodat2(KAT_FDCWD, "/l", 0640, 0), 0);
+	EQ(sys_newfstatat(KAT_FDCWD, "/f", &st, 0), 0);
+	EQ(st.mode & 07777, 0640);
+	EQ(sys_fchmodat2(KAT_FDCWD, "/l", 0600, KAT_SYMLINK_NOFOLLOW), -EOPNOTSUPP);
+	EQ(sys_fchmodat2(KAT_FDCWD, "/f", 0600, KAT_SYMLINK_NOFOLLOW), 0);
+	EQ(sys_fchmodat2((int)fd, "", 0604, 0), -ENOENT);
+	EQ(sys_fchmodat2((int)fd, "", 0604, KAT_EMPTY_PATH), 0);
+	EQ(sys_newfstatat(KAT_FDCWD, "/f", &st, 0), 0);
+	EQ(st.mode & 07777, 0604);
+	EQ(sys_fchmodat2(KAT_FDCWD, "/f", 0600, 1), -EINVAL);
+}
+
 static void test_times(void)
 {
 	int64_t ts[4] = {1000000000, 5, 0, (1l << 30) - 2};
@@ -628,6 +648,7 @@ static void test_times(void)
 	EQ(sys_utimensat(KAT_FDCWD, "/f", NULL, 0), 0);
 	EQ(sys_chmod("/f", 0600), -EPERM);
 	EQ(sys_chown("/f", 7, 7), -EPERM);
+	EQ(sys_fchmodat2(KAT_FDCWD, "/f", 0600, 0), -EPERM);
 	EQ(sys_setxattr("/f", "user.a", "1", 1, 0), 0);
 	EQ(sys_setxattr("/f", "trusted.a", "1", 1, 0), -EPERM);
 	EQ(sys_setxattr("/f", "nonsense", "1", 1, 0), -EOPNOTSUPP);
@@ -716,6 +737,7 @@ int main(void)
 		{"cwd", test_cwd},
 		{"mounts", test_mounts},
 		{"readdir", test_readdir},
+		{"fchmodat2", test_fchmodat2},
 		{"times, owners, xattrs", test_times},
 		{"pipes", test_pipes},
 		{"many files", test_many_files},
