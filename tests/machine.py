@@ -21,7 +21,8 @@ import tap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 REHEARSAL = os.path.join(ROOT, 'tools/rehearsal')
-SCALE = 10
+SCALE = 10              # on the limits inside tests
+LIMIT_SCALE = 5         # on meson's limit of a whole test
 KEEP = ('CASEMATE_TEST_IMAGE',)
 
 
@@ -30,7 +31,7 @@ def run(test, args):
     for key in KEEP:
         if key in os.environ:
             env[key] = os.environ[key]
-    limit = (test['timeout'] or 30) * SCALE
+    limit = (test['timeout'] or 30) * LIMIT_SCALE
     argv = [REHEARSAL, 'exec', '--name', args.machine, '-n', '--timeout', str(limit), '--cwd',
             test['workdir'] or os.path.realpath(args.build)]
     for key, value in env.items():
