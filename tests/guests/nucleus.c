@@ -31,10 +31,11 @@ extern uint8_t program_start[], program_end[];
 #define DATA_VA		0x401000UL
 #define LAZY_VA		0x402000UL	/* mapped by the fault handler */
 #define ROUNDS		300
+#define INTERRUPTS	100
 
 static uint8_t pages[8][4096] __attribute__((aligned(4096)));
 static uint8_t kstack[16384] __attribute__((aligned(16)));
-static unsigned calls, traps, faults, irqs, ring3_calls;
+static unsigned calls, traps, faults, irqs, ring3_calls, runs;
 
 static uint64_t gpa(const void *p)
 {
@@ -92,14 +93,19 @@ void syscall_trapped(struct trapframe *tf)
 		tf->rax = 0x4321;
 		break;
 	case 3:			/* done */
-		if (calls < 2 * ROUNDS || ring3_calls != ROUNDS)
+		runs++;
+		if (calls != runs * (2 * ROUNDS + 2) || ring3_calls != runs * ROUNDS)
 			fail("calls lost");
-		if (traps != 2 * ROUNDS)
+		if (traps != runs * 2 * ROUNDS)
 			fail("traps lost");
 		if (faults != 1)
 			fail("page faults");
-		if (irqs < 100)
-			fail("interrupts lost");
+		/* Each interrupt arms the next one. How many fit into a run is a matter of
+		 * speed; after a lost one there would never be enough. */
+		if (irqs < INTERRUPTS) {
+			tf->rax = 0;
+			break;
+		}
 		guest_puts("nucleus: ok\n");
 		guest_end(CM_END_POWEROFF);
 		break;

@@ -22,6 +22,7 @@ program_start:
 	movabsq	$0xb9b9b9b9b9b9b9b9, %rbp
 	movl	$LAZY_VA, %ebx
 	movl	$77, (%rbx)			/* page fault */
+start:
 	movl	$300, %r12d
 again:
 	/* red zone: must survive everything */
@@ -73,8 +74,10 @@ again:
 
 	arguments 4
 	syscall
-	arguments 3
+	arguments 3				/* returns 0 when there is more to do */
 	syscall
+	testl	%eax, %eax
+	jz	start
 wrong:
 	arguments 5
 	syscall
