@@ -7,13 +7,16 @@
 #
 # The suites kvm and e2e need /dev/kvm. Where it is missing they run in the rehearsal machine,
 # with the suite of that name, which always does: one boot for all of them.
-# CASEMATE_REQUIRE_KVM=1 makes their skips failures. CASEMATE_TEST_ASAN=0 leaves out the second
-# build, with sanitizers.
+# The suite userland runs where its image is cached already (tools/mkimage-userland.sh) and
+# /dev/kvm works; CASEMATE_TEST_USERLAND=1 runs it in the rehearsal machine too, which takes
+# most of an hour, 0 nowhere. CASEMATE_TEST_ASAN=0 leaves out the second build, with
+# sanitizers. CASEMATE_REQUIRE_KVM=1 makes skips of kvm and e2e failures.
 set -eu
 cd "$(dirname "$(realpath "$0")")/.."
 . tools/lib.sh
 
 machine=test-$$
+cache=${CASEMATE_CACHE:-$HOME/.cache/casemate}
 booting=
 tallied=
 finish() {
@@ -31,13 +34,14 @@ trap 'exit 130' INT TERM
 tools/deps.sh build image rehearsal test || exit 1
 
 # The machine boots while the build and the host's tests keep the time from being idle.
-tools/rehearsal start --name $machine --mem 6G </dev/null >/dev/null &
+mkdir -p "$cache"
+tools/rehearsal start --name $machine --mem 6G --share "$cache" </dev/null >/dev/null &
 booting=$!
 build
 build_image
 
 logs=$BUILD/meson-logs
-rm -f "$logs"/host.json "$logs"/kvm.json "$logs"/machine.json "$BUILD"-asan/meson-logs/asan.json
+rm -f "$logs"/{host,kvm,machine,userland}.json "$BUILD"-asan/meson-logs/asan.json
 host=(--suite unit --suite fuzz --suite lint)
 export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
 echo "== On this host: unit, fuzz, lint"
@@ -65,5 +69,12 @@ if wait "$booting"; then
 else
 	python3 tests/machine.py --log "$logs/machine.json" --broken
 fi
+[ -z "$why" ] && userland=1 || userland=0
+if [ "${CASEMATE_TEST_USERLAND:-$userland}" = 1 ] && [ -e "$cache/userland.erofs" ]; then
+	echo "== Programs of Debian on this host and in the guest: userland"
+	[ -z "$why" ] || export CASEMATE_MACHINE=$machine
+	meson test -C "$BUILD" --no-rebuild --logbase userland --print-errorlogs \
+		--suite userland "$@" </dev/null || true
+fi
 tallied=1
-python3 tests/tally.py "$logs"/{host,kvm,machine}.json "$BUILD"-asan/meson-logs/asan.json
+python3 tests/tally.py "$logs"/{host,kvm,machine,userland}.json "$BUILD"-asan/meson-logs/asan.json

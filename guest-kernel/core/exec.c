@@ -375,16 +375,6 @@ static int dethread(void)
 
 /* ---- the point of no return ---- */
 
-static bool files_shared(const struct process *self)
-{
-	struct process *p;
-
-	TAILQ_FOREACH(p, &all_processes, all_link)
-		if (p != self && p->files == self->files)
-			return true;
-	return false;
-}
-
 static int unshare_for_exec(struct process *p)
 {
 	struct sighand *s = NULL;
@@ -395,7 +385,7 @@ static int unshare_for_exec(struct process *p)
 		if (s == NULL)
 			return -ENOMEM;
 	}
-	if (files_shared(p)) {
+	if (files_is_shared(p->files)) {
 		f = files_copy(p->files);
 		if (f == NULL) {
 			sighand_put(s);

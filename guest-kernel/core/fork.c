@@ -502,6 +502,8 @@ SYSCALL(unshare, unsigned long flags)
 		return -EINVAL;
 	if ((flags & (CLONE_SIGHAND | CLONE_VM)) != 0 && p->sighand->refs > 1)
 		return -EINVAL;
+	if ((flags & CLONE_VM) != 0 && current->mm->refs > 1)
+		return -EINVAL;
 	if ((flags & CLONE_NEWUSER) != 0)
 		return syscall_partial("unshare", "user namespaces", -EINVAL);
 	if ((flags & CLONE_NEW_OTHER) != 0) {

@@ -398,6 +398,8 @@ void schedule(void)
 
 	if (arch_irq_pending())
 		irq_process();
+	/* May send SIGPROF or SIGVTALRM to prev: before it is decided whether prev runs on. */
+	sched_account_flush();
 	now = clock_monotonic_ns();
 	load_update(now);
 	update_run(prev, now);
@@ -421,7 +423,6 @@ void schedule(void)
 	else if (next != prev)
 		prev->nivcsw++;
 	if (next != prev) {
-		sched_account_flush();
 		nswitches++;
 		if (prev->state == TASK_DEAD)
 			dead_task = prev;

@@ -13,6 +13,10 @@
 #include "guest-kernel/fs/fs_internal.h"
 #include "guest-kernel/mm/page.h"
 
+/* Of a file without a filesystem (eventfd, epoll): nobody has to look for null before an
+ * operation. */
+static const struct inode_ops no_ops;
+
 struct inode *inode_new_priv(struct superblock *sb, uint32_t mode, size_t extra)
 {
 	size_t head = ALIGN_UP(sizeof(struct inode), 16);
@@ -24,6 +28,7 @@ struct inode *inode_new_priv(struct superblock *sb, uint32_t mode, size_t extra)
 	i->mode = mode;
 	i->nlink = 1;
 	i->sb = sb;
+	i->ops = &no_ops;
 	if (sb != NULL)
 		i->ino = ++sb->next_ino;
 	i->atime_ns = i->mtime_ns = i->ctime_ns = i->btime_ns = clock_realtime_ns();
