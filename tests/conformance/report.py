@@ -16,7 +16,8 @@ import os
 import re
 import sys
 
-IDENTITY = re.compile(r'^\s*([A-Za-z_]\w*) \(([\w.]+)\)')
+# At a line's beginning as a rule, but what a test has printed may be in front of it.
+IDENTITY = re.compile(r'(?:^|\s)(test\w*) \((test\.[\w.]+)\)(?: [\[(].*[\])])?(?: \.\.\.|$)')
 RESULT = re.compile(r'(?:^|\.\.\. |[^\w])'
                     r'(ok|FAIL|ERROR|expected failure|unexpected success|skipped [\'"].*)$')
 SUMMARY = re.compile(r'^(FAIL|ERROR): ([A-Za-z_]\w*) \(([\w.]+)\)')
@@ -39,7 +40,7 @@ def results(path):
                 continue
             if line.startswith('Ran ') or line.startswith('conformance: exit'):
                 test = None
-            if match := IDENTITY.match(line):
+            if match := IDENTITY.search(line):
                 test = name_of(match[1], match[2])
                 found.setdefault(test, 'lost')
             if test and (match := RESULT.search(line)):
@@ -56,7 +57,7 @@ def lost(path):
     with open(path, encoding='utf-8', errors='replace') as lines:
         for line in lines:
             line = line.rstrip('\r\n')
-            if match := IDENTITY.match(line):
+            if match := IDENTITY.search(line):
                 test, ended = name_of(match[1], match[2]), False
             elif line.startswith('Ran '):
                 test, ended = None, True
