@@ -31,10 +31,10 @@ done
 [ -x "$casemate" ] || { echo "Bail out! $casemate is not there to be tested"; exit 1; }
 
 run=$(printf %q "$casemate")
-scale=full factor=4 mem=2G
+scale=full factor=4 limit=300 mem=2G
 if [ -n "${CASEMATE_MACHINE:-}" ]; then
 	run="tools/rehearsal exec --name $CASEMATE_MACHINE -- $run"
-	scale=small factor=20 mem=1G
+	scale=small factor=5 limit=120 mem=1G
 elif why=$(kvm_trouble); then
 	:
 else
@@ -53,4 +53,5 @@ fi
 exec 9>&-
 
 exec python3 tests/userland/suite.py --root "$root" --image "$image" --casemate "$run" \
-	--scale "${CASEMATE_USERLAND_SCALE:-$scale}" --factor $factor --mem $mem "$@"
+	--scale "${CASEMATE_USERLAND_SCALE:-$scale}" --limit $limit --factor $factor \
+	--mem $mem "$@"

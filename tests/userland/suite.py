@@ -5,7 +5,7 @@
 
 Both sides get the cases as a tar on standard input, and drive.sh as an argument of bash. The
 host's side is a chroot of the same image's files: what differs is the kernel under it. A guest
-that ends too early costs the case it was in; the others are run by another one.
+that ends too early, or never, costs the case it was in; the others are run by another one.
 """
 import argparse
 import difflib
@@ -57,7 +57,11 @@ def drive(argv, limit, names):
     with open(os.path.join(HERE, 'drive.sh')) as f:
         script = f.read()
     argv = argv + ['bash', '-c', script, 'drive.sh', str(limit)] + names
-    p = subprocess.run(argv, input=bundle(names), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        p = subprocess.run(argv, input=bundle(names), stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, timeout=limit * len(names) + 180)
+    except subprocess.TimeoutExpired as e:
+        return 'no end', parse(e.stdout or b''), (e.stderr or b'').decode(errors='replace')
     return p.returncode, parse(p.stdout), p.stderr.decode(errors='replace')
 
 
@@ -106,7 +110,7 @@ def main():
     p.add_argument('--casemate', required=True)
     p.add_argument('--scale', choices=('small', 'full'), default='full')
     p.add_argument('--mem', default='1G')
-    p.add_argument('--limit', type=int, default=300, help='seconds for one case on the host')
+    p.add_argument('--limit', type=int, default=120, help='seconds for one case on the host')
     p.add_argument('--factor', type=int, default=1, help='times that in the guest')
     p.add_argument('names', nargs='*')
     args = p.parse_args()
