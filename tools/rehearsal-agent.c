@@ -312,7 +312,8 @@ static void children_reap(void)
  * QEMU's emulation of SVM can lose an interrupt that comes while a nested guest is entered or
  * left; a processor whose timer interrupt was lost then stands in its guest for ever. The next
  * interrupt of any kind brings the lost one back, so each processor is sent one every few
- * beats: by moving there.
+ * beats: by moving there. The answer tells the host that the machine goes on: sometimes all
+ * of its processors stand still at once.
  */
 static void beat(void)
 {
@@ -322,6 +323,7 @@ static void beat(void)
 	CPU_ZERO(&set);
 	CPU_SET((size_t)(turn++ % sysconf(_SC_NPROCESSORS_ONLN)), &set);
 	sched_setaffinity(0, sizeof(set), &set);
+	frame_send(0, F_BEAT, NULL, 0);
 }
 
 static void frame_handle(void)

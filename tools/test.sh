@@ -35,7 +35,8 @@ tools/deps.sh build image rehearsal test || exit 1
 
 # The machine boots while the build and the host's tests keep the time from being idle.
 mkdir -p "$cache"
-tools/rehearsal start --name $machine --mem 6G --share "$cache" </dev/null >/dev/null &
+machine_options="--mem 6G --share $cache"
+tools/rehearsal start --name $machine $machine_options </dev/null >/dev/null &
 booting=$!
 build
 build_image
@@ -64,7 +65,7 @@ else
 fi
 echo "== In the rehearsal machine (kvm-amd in software emulation): ${suites[*]}"
 if wait "$booting"; then
-	python3 tests/machine.py --build "$BUILD" --machine $machine \
+	python3 tests/machine.py --build "$BUILD" --machine $machine "--start=$machine_options" \
 		--log "$logs/machine.json" --suites "$(IFS=,; echo "${suites[*]}")" "$@" || true
 else
 	python3 tests/machine.py --log "$logs/machine.json" --broken
