@@ -14,8 +14,6 @@
 struct mm;
 struct task;
 
-void arch_cpuid(uint32_t leaf, uint32_t sub, uint32_t ret[4]);	/* eax ebx ecx edx */
-
 /* ---- nucleus ---- */
 void arch_load_cr3(paddr_t pml4);	/* switches and flushes the address space */
 void arch_flush_tlb(void);		/* reload CR3: after taking rights from many pages */

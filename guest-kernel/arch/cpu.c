@@ -6,6 +6,8 @@
  */
 #include "guest-kernel/arch/cpu.h"
 
+#include <cpuid.h>
+
 #include "abi/layout.h"
 #include "abi/platform.h"
 #include "guest-kernel/arch/nucleus.h"
@@ -77,17 +79,6 @@ void arch_wait_for_interrupt(void)
 
 /* ---- floating point ---- */
 
-static void cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4])
-{
-	__asm__ volatile("cpuid" : "=a"(r[0]), "=b"(r[1]), "=c"(r[2]), "=d"(r[3])
-			 : "a"(leaf), "c"(sub));
-}
-
-void arch_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4])
-{
-	cpuid(leaf, sub, r);
-}
-
 void cpu_fpu_init(void)
 {
 	static uint8_t area[512] __attribute__((aligned(64)));
@@ -96,7 +87,7 @@ void cpu_fpu_init(void)
 	/* On shadow-paging hosts the processor's XCR0 is the host's, with components that
 	 * our buffers have no room for: CPUID says what is ours, and every XSAVE and XRSTOR
 	 * names just that. */
-	cpuid(0xd, 0, r);
+	__cpuid_count(0xd, 0, r[0], r[1], r[2], r[3]);
 	xcr0 = (uint64_t)r[3] << 32 | r[0];
 	xstate_size = ALIGN_UP((size_t)(r[1] > r[2] ? r[1] : r[2]), 64);
 	__asm__ volatile("fxsave64 %0" : "=m"(area));

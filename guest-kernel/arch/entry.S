@@ -32,10 +32,8 @@ lstar:
 	sysretq
 
 	.text
-/* The trapframe of a system call; sc_rip, sc_rflags and RSP are the program's. */
-.macro save_call
-	movq	%rsp, sc_rsp(%rip)
-	movq	cpu_kframe(%rip), %rsp
+/* All but RAX, RCX and R11, which each way in has in a place of its own. */
+.macro save_registers
 	movq	%r15, TF_R15(%rsp)
 	movq	%r14, TF_R14(%rsp)
 	movq	%r13, TF_R13(%rsp)
@@ -45,11 +43,18 @@ lstar:
 	movq	%r10, TF_R10(%rsp)
 	movq	%r9, TF_R9(%rsp)
 	movq	%r8, TF_R8(%rsp)
-	movq	%rax, TF_ORIG_RAX(%rsp)
-	movq	$-38, TF_RAX(%rsp)
 	movq	%rdx, TF_RDX(%rsp)
 	movq	%rsi, TF_RSI(%rsp)
 	movq	%rdi, TF_RDI(%rsp)
+.endm
+
+/* The trapframe of a system call; sc_rip, sc_rflags and RSP are the program's. */
+.macro save_call
+	movq	%rsp, sc_rsp(%rip)
+	movq	cpu_kframe(%rip), %rsp
+	save_registers
+	movq	%rax, TF_ORIG_RAX(%rsp)
+	movq	$-38, TF_RAX(%rsp)
 	movq	sc_rip(%rip), %rcx
 	movq	%rcx, TF_RCX(%rsp)
 	movq	%rcx, TF_RIP(%rsp)
@@ -181,19 +186,8 @@ entry_exception:
 	popq	TF_RSP(%rcx)
 	popq	TF_SS(%rcx)
 	movq	%rcx, %rsp
-	movq	%r15, TF_R15(%rsp)
-	movq	%r14, TF_R14(%rsp)
-	movq	%r13, TF_R13(%rsp)
-	movq	%r12, TF_R12(%rsp)
-	movq	%rbp, TF_RBP(%rsp)
-	movq	%rbx, TF_RBX(%rsp)
-	movq	%r10, TF_R10(%rsp)
-	movq	%r9, TF_R9(%rsp)
-	movq	%r8, TF_R8(%rsp)
+	save_registers
 	movq	%rax, TF_RAX(%rsp)
-	movq	%rdx, TF_RDX(%rsp)
-	movq	%rsi, TF_RSI(%rsp)
-	movq	%rdi, TF_RDI(%rsp)
 	movq	$-1, TF_ORIG_RAX(%rsp)
 	xorl	%ebp, %ebp
 	movq	%rsp, %rdi
@@ -224,19 +218,8 @@ kernel_exception:
 	.balign	16
 entry_irq:
 	movq	cpu_kframe(%rip), %rsp
-	movq	%r15, TF_R15(%rsp)
-	movq	%r14, TF_R14(%rsp)
-	movq	%r13, TF_R13(%rsp)
-	movq	%r12, TF_R12(%rsp)
-	movq	%rbp, TF_RBP(%rsp)
-	movq	%rbx, TF_RBX(%rsp)
-	movq	%r10, TF_R10(%rsp)
-	movq	%r9, TF_R9(%rsp)
-	movq	%r8, TF_R8(%rsp)
+	save_registers
 	movq	%rax, TF_RAX(%rsp)
-	movq	%rdx, TF_RDX(%rsp)
-	movq	%rsi, TF_RSI(%rsp)
-	movq	%rdi, TF_RDI(%rsp)
 	movq	$-1, TF_ORIG_RAX(%rsp)
 	movq	irq_frame(%rip), %rax
 	movq	%rax, TF_RIP(%rsp)

@@ -106,8 +106,6 @@ struct ksigaction {			/* in-kernel struct sigaction, x86-64 order */
 struct sighand {
 	uint32_t refs;
 	struct ksigaction action[64];
-	TAILQ_HEAD(, waiter) unused;
-	struct file *signalfd_hint;
 };
 
 void sigpending_init(struct sigpending *p);

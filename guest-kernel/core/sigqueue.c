@@ -159,7 +159,6 @@ struct sighand *sighand_new(void)
 	if (s == NULL)
 		return NULL;
 	s->refs = 1;
-	TAILQ_INIT(&s->unused);
 	return s;
 }
 

@@ -102,7 +102,6 @@ struct task {
 	struct task *vfork_child;	/* parent side: NULL once released */
 	int exit_code;			/* wait status of this thread */
 	uint32_t pdeath_signal;
-	struct task *joiner;
 	bool is_syscall;		/* trapframe is of a system call (restart logic) */
 	void *xstate_alloc;		/* what kfree takes for xstate */
 	int policy, rt_priority;	/* SCHED_*, as told; SCHED_IDLE changes the weight */

@@ -21,7 +21,6 @@ struct machine {
 	uint8_t seed[64];
 	size_t seed_len;
 	paddr_t virtio[CM_VIRTIO_MAX];
-	unsigned virtio_vector[CM_VIRTIO_MAX];
 	unsigned nvirtio;
 	char bootargs[256];
 };

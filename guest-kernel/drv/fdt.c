@@ -98,7 +98,6 @@ static void parse_virtio(const void *fdt)
 		if (n >= CM_VIRTIO_MAX)
 			continue;
 		machine.virtio[n] = base;
-		machine.virtio_vector[n] = vector;
 		machine.nvirtio = MAX(machine.nvirtio, n + 1);
 	}
 }

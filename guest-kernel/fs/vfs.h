@@ -257,7 +257,6 @@ struct file_ops {
 	int (*fsync)(struct file *f);
 	int (*fallocate)(struct file *f, int mode, uint64_t off, uint64_t len);
 	void (*show_fdinfo)(struct file *f, struct strbuf *sb);
-	long (*sendpage)(struct file *f, paddr_t page, size_t off, size_t len, bool more);
 };
 
 struct file {

@@ -63,7 +63,6 @@ struct mm {
 	uint64_t total_peak;		/* VmPeak */
 	uint64_t data_pages;		/* private, writable, not stack: RLIMIT_DATA */
 	uint64_t stack_pages, exec_pages, table_pages;	/* VmStk, VmExe+VmLib, VmPTE */
-	uint32_t users_vfork;		/* children borrowing it */
 	uint32_t lock_future;		/* mlockall(MCL_FUTURE): VMA_LOCKED or 0 */
 	uintptr_t search_top;		/* free areas above are at most search_hole bytes */
 	size_t search_hole;

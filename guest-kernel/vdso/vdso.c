@@ -4,10 +4,12 @@
  * the kernel and mapped into every program (AT_SYSINFO_EHDR). The clock page is readable at
  * its kernel address by every program, so no second mapping is needed.
  */
-#include "guest-kernel/vdso/vdso.h"
-
 #include <stddef.h>
+#include <stdint.h>
 #include <asm/unistd_64.h>
+
+#include "abi/clock.h"
+#include "abi/layout.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -36,7 +38,7 @@ static long syscall2(long nr, long a, long b)
 /* Monotonic and real time of one consistent reading. */
 static void read_clock(uint64_t *mono, uint64_t *real)
 {
-	const volatile struct cm_clock *c = VDSO_CLOCK;
+	const volatile struct cm_clock *c = (void *)(CM_PHYSMAP_VA + CM_CLOCK_GPA);
 	uint32_t seq, lo, hi;
 	uint64_t tsc, delta;
 
@@ -49,7 +51,7 @@ static void read_clock(uint64_t *mono, uint64_t *real)
 		delta = tsc > c->tsc_base ? tsc - c->tsc_base : 0;
 		delta = (uint64_t)((unsigned __int128)delta * c->mult >> c->shift);
 		*mono = c->monotonic_ns + delta;
-		*real = c->realtime_ns + delta + (uint64_t)VDSO_DATA->realtime_offset;
+		*real = c->realtime_ns + delta;
 		__asm__ volatile("" : : : "memory");
 	} while (c->seq != seq);
 }
