@@ -38,6 +38,8 @@ static const struct frame_rule rules[] = {
 	{ CM_F_LOG, UP, ID_VM, 0, 0, CM_FRAME_MAX, "LOG" },
 	{ CM_F_ERROR, UP, ID_ANY, 0, 0, CM_FRAME_MAX, "ERROR" },
 	{ CM_F_REPORT, UP, ID_VM, 1, 0, CM_FRAME_MAX, "REPORT" },
+	{ CM_F_RUNNING, UP, ID_EXEC, CM_EXEC_TTY | CM_EXEC_STDIN, EXACT(struct cm_running),
+	  "RUNNING" },
 	{ CM_F_RESUME, FRAME_VMM_TO_GUEST, ID_VM, 0, EXACT(struct cm_resume), "RESUME" },
 	{ CM_F_EXEC, DOWN, ID_EXEC, CM_EXEC_TTY | CM_EXEC_STDIN, sizeof(struct cm_exec) + 2,
 	  CM_FRAME_MAX, "EXEC" },
@@ -52,6 +54,12 @@ static const struct frame_rule rules[] = {
 	  "VM_END" },
 	{ CM_F_VM_CONSOLE, CLIENT_ONLY, ID_VM, 0, 0, CM_FRAME_MAX, "VM_CONSOLE" },
 	{ CM_F_VM_LOG, CLIENT_ONLY, ID_VM, 0, 0, CM_FRAME_MAX, "VM_LOG" },
+	{ CM_F_VM_SAVED, CLIENT_ONLY, ID_VM, 0, sizeof(struct cm_vm_saved), CM_FRAME_MAX,
+	  "VM_SAVED" },
+	{ CM_F_VM_FORKED, CLIENT_ONLY, ID_VM, 0, sizeof(struct cm_vm_forked), CM_FRAME_MAX,
+	  "VM_FORKED" },
+	{ CM_F_VM_SAVE, FRAME_CLIENT_TO_VMM, ID_VM, 0, 0, 0, "VM_SAVE" },
+	{ CM_F_VM_FORK, FRAME_CLIENT_TO_VMM, ID_VM, 0, EXACT(struct cm_vm_fork), "VM_FORK" },
 };
 
 static const struct frame_rule *rule_find(uint16_t type)
@@ -133,6 +141,24 @@ static const char *check_credit(const uint8_t *payload)
 	return NULL;
 }
 
+static const char *check_running(const uint8_t *payload)
+{
+	struct cm_running running;
+
+	memcpy(&running, payload, sizeof(running));
+	return running.stdin_credit > CM_CREDIT_INITIAL ? "RUNNING credit out of range" : NULL;
+}
+
+static const char *check_fork(const uint8_t *payload)
+{
+	struct cm_vm_fork fork;
+
+	memcpy(&fork, payload, sizeof(fork));
+	if (fork.count < 1 || fork.count > CM_VM_FORK_MAX)
+		return "VM_FORK with a number of children out of range";
+	return fork.reserved ? "VM_FORK reserved field not zero" : NULL;
+}
+
 const char *frame_check_payload(const struct cm_frame *head, const uint8_t *payload)
 {
 	struct cm_hello hello;
@@ -153,6 +179,10 @@ const char *frame_check_payload(const struct cm_frame *head, const uint8_t *payl
 		return check_exec(head, payload);
 	case CM_F_CREDIT:
 		return check_credit(payload);
+	case CM_F_RUNNING:
+		return check_running(payload);
+	case CM_F_VM_FORK:
+		return check_fork(payload);
 	default:
 		return NULL;
 	}

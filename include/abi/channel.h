@@ -13,7 +13,12 @@
  * ids, never 0, and does not use one again in a VM's life. 0 is the VM itself.
  *
  * Order: guest HELLO first; host RESUME; guest RESUMED. Only then EXEC. After a restore or
- * fork the host sends RESUME again and waits for RESUMED with the new generation.
+ * fork the host sends RESUME again and waits for RESUMED with the new generation. That is a
+ * barrier, since a new client stands behind the host: when initd reads such a RESUME it
+ * announces each exec that it still has with RUNNING and answers RESUMED. What an exec's
+ * streams had sent or granted before RUNNING counts no more: STDOUT and STDERR start again
+ * with CM_CREDIT_INITIAL, and STDIN with what RUNNING grants. Frames of execs that come between
+ * RESUME and RESUMED but before RUNNING are what was under way; they are valid, EXIT included.
  *
  * Credits bound every buffer: a stream's sender starts with CM_CREDIT_INITIAL bytes and may
  * send no more than it was granted; the receiver grants more with CREDIT as it passes bytes
@@ -50,6 +55,9 @@ enum cm_frame_type {
 	CM_F_ERROR = 9,		/* id of the frame refused; text saying why */
 	CM_F_REPORT = 10,	/* id 0; text: answer to REPORT_GET, may be split; flags bit 0
 				 * set on the last one */
+	CM_F_RUNNING = 11,	/* id; struct cm_running; flags as EXEC had them, without
+				 * CM_EXEC_STDIN once stdin has ended. Only after a further
+				 * RESUME, before its RESUMED */
 
 	/* host to guest */
 	CM_F_RESUME = 32,	/* id 0; struct cm_resume */
@@ -68,6 +76,15 @@ enum cm_frame_type {
 	CM_F_VM_END = 129,	/* struct cm_vm_end, then text: the VM is gone; last frame */
 	CM_F_VM_CONSOLE = 130,	/* text the guest wrote to its serial port */
 	CM_F_VM_LOG = 131,	/* text: the VMM's own, one line a frame */
+	CM_F_VM_SAVED = 132,	/* struct cm_vm_saved, then text when it failed: answer to
+				 * VM_SAVE */
+	CM_F_VM_FORKED = 133,	/* struct cm_vm_forked, then text when it failed: answer to
+				 * VM_FORK */
+
+	/* the client to casemate-vmm only; id 0. Answered in order, one at a time */
+	CM_F_VM_SAVE = 160,	/* with one descriptor: an empty file to write a snapshot to */
+	CM_F_VM_FORK = 161,	/* struct cm_vm_fork; with `count` descriptors: the stream
+				 * sockets of the children, each then spoken as this one */
 };
 
 struct cm_hello {
@@ -100,6 +117,11 @@ struct cm_exec {
 #define CM_EXEC_TTY		0x0001	/* a new session on a new pty; STDERR stays empty */
 #define CM_EXEC_STDIN		0x0002	/* STDIN frames will come; else stdin is /dev/null */
 
+struct cm_running {
+	uint32_t pid;
+	uint32_t stdin_credit;	/* bytes of STDIN that may be sent; 0 to CM_CREDIT_INITIAL */
+};
+
 struct cm_failed {
 	uint32_t error;		/* Linux errno of the step that failed */
 	uint32_t step;		/* enum cm_failed_step */
@@ -127,6 +149,28 @@ struct cm_credit {
 struct cm_vm_booted {
 	uint64_t stage_ns[8];	/* by enum cm_stage: monotonic host time since the VMM's main();
 				 * [0] is RESUMED, 0 where a stage was not reached */
+};
+
+/* Descriptors travel as SCM_RIGHTS with the first byte of their frame. */
+#define CM_VM_FORK_MAX	16u
+
+struct cm_vm_fork {
+	uint32_t count;		/* 1 to CM_VM_FORK_MAX */
+	uint32_t reserved;	/* 0 */
+};
+
+struct cm_vm_saved {
+	uint32_t error;		/* errno; 0: the file is whole */
+	uint32_t reserved;
+	uint64_t pause_ns;	/* for how long the vCPU stood still */
+	uint8_t id[32];		/* the snapshot's */
+};
+
+struct cm_vm_forked {
+	uint32_t error;		/* errno; 0: all children run */
+	uint32_t count;		/* pids that follow are valid */
+	uint64_t pause_ns;
+	uint32_t pid[CM_VM_FORK_MAX];	/* in the VMM's PID namespace */
 };
 
 enum cm_vm_end_reason {

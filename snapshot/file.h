@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Snapshot files: docs/SNAPSHOT-FORMAT.md describes the bytes.
+ *
+ * A file is full (all of memory; pages that it does not hold are zero) or incremental (the
+ * pages that changed since its parent). Memory lies in it page by page at the offset that the
+ * page has in RAM, from a data offset that is a multiple of 2 MiB on, with holes where nothing
+ * is held: a full file is mapped MAP_PRIVATE as it is.
+ *
+ * A file is hostile input. snapshot_open() reads and checks everything but the memory's
+ * content; snapshot_verify() checks that too. Nothing here needs KVM, opens paths or keeps
+ * global state; writing uses no system call but pwrite64, so that it works in the VMM's jail.
+ */
+#ifndef CASEMATE_SNAPSHOT_FILE_H
+#define CASEMATE_SNAPSHOT_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "snapshot/state.h"
+
+#define SNAPSHOT_PAGE	4096u
+#define SNAPSHOT_CHUNK	(2u << 20)	/* bytes of memory under one digest */
+
+struct snapshot_id {
+	uint8_t digest[SNAPSHOT_DIGEST];	/* of all but the memory's content, which is
+						 * under it by the chunks' digests */
+};
+
+/* Where writing takes memory from. */
+struct snapshot_source {
+	const uint8_t *memory;		/* RAM, linear, a multiple of SNAPSHOT_CHUNK */
+	uint64_t size;
+	const uint64_t *dirty;		/* one bit a page, NULL: a full snapshot */
+	const struct snapshot_id *parent;	/* with dirty */
+};
+
+/*
+ * Writes a whole snapshot to an empty file, header last: a file that was not finished is
+ * refused as such. Zero pages are left out of a full one. Returns 0 with *ret_id set, or
+ * -errno with err set (-ENOSPC: the disk is full); the file is then the caller's to remove.
+ */
+int snapshot_write(int fd, const struct snapshot_state *state,
+		   const struct snapshot_source *source, struct snapshot_id *ret_id,
+		   struct err *err);
+
+struct snapshot {
+	int fd;				/* not owned */
+	uint64_t file_size;
+	struct snapshot_id id, parent;
+	bool incremental;
+	struct snapshot_state state;
+	uint64_t data_offset;
+	uint64_t page_count;		/* of memory */
+	uint64_t pages_held;
+	uint64_t *held;			/* one bit a page */
+	uint8_t (*digests)[SNAPSHOT_DIGEST];	/* one a chunk */
+};
+
+/* Reads and checks. Returns 0, or -errno with err saying what is wrong and where. */
+int snapshot_open(struct snapshot *ret, int fd, struct err *err);
+void snapshot_close(struct snapshot *snapshot);
+
+/* Checks every held page against the digests, and that the rest of a full file is zero. */
+int snapshot_verify(const struct snapshot *snapshot, struct err *err);
+
+/* Whether `child` says that it continues `parent`, and both are of one shape. */
+int snapshot_follows(const struct snapshot *child, const struct snapshot *parent,
+		     struct err *err);
+
+/*
+ * Puts the memory of a chain (chain[0] full, each of the others following the one before) at
+ * addr, which is a private mapping of memory_size bytes: the full file is mapped over it
+ * copy-on-write, the others are read into it. Returns 0 or -errno with err set.
+ */
+int snapshot_map(const struct snapshot *const *chain, size_t count, void *addr,
+		 struct err *err);
+
+/* Folds a chain into one full snapshot with the last one's state. As snapshot_write(). */
+int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
+		     struct snapshot_id *ret_id, struct err *err);
+
+#endif
