@@ -9,7 +9,8 @@
  *
  * A file is hostile input. snapshot_open() reads and checks everything but the memory's
  * content; snapshot_verify() checks that too. Nothing here needs KVM, opens paths or keeps
- * global state; writing uses no system call but pwrite64, so that it works in the VMM's jail.
+ * global state but libcrypto's SHA-256 (digest.h: snapshot_prepare() comes before the jail);
+ * writing uses no system call but pwrite64 and malloc's, so that it works in the VMM's jail.
  */
 #ifndef CASEMATE_SNAPSHOT_FILE_H
 #define CASEMATE_SNAPSHOT_FILE_H
@@ -17,12 +18,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "snapshot/state.h"
 
 #define SNAPSHOT_PAGE	4096u
 #define SNAPSHOT_CHUNK	(2u << 20)	/* bytes of memory under one digest */
+#define SNAPSHOT_SECTIONS_MAX	64u
+
+#define SNAPSHOT_SECTION_OPTIONAL	1u	/* who does not know it may go on without it */
 
 struct snapshot_id {
 	uint8_t digest[SNAPSHOT_DIGEST];	/* of all but the memory's content, which is
@@ -39,18 +44,28 @@ struct snapshot_source {
 
 /*
  * Writes a whole snapshot to an empty file, header last: a file that was not finished is
- * refused as such. Zero pages are left out of a full one. Returns 0 with *ret_id set, or
- * -errno with err set (-ENOSPC: the disk is full); the file is then the caller's to remove.
+ * refused as such. Zero pages are left out of a full one. The file's offset does not matter.
+ * Returns 0 with *ret_id set, or -errno with err set (-ENOSPC: the disk is full; -EFBIG: there
+ * is a limit on file sizes, and SIGXFSZ was ignored); the file is then the caller's to remove.
  */
 int snapshot_write(int fd, const struct snapshot_state *state,
 		   const struct snapshot_source *source, struct snapshot_id *ret_id,
 		   struct err *err);
+
+struct snapshot_section {
+	uint32_t type;			/* sections.h */
+	uint16_t version, flags;
+	uint64_t offset, length;	/* in the file, bytes */
+	uint8_t digest[SNAPSHOT_DIGEST];
+};
 
 struct snapshot {
 	int fd;				/* not owned */
 	uint64_t file_size;
 	struct snapshot_id id, parent;
 	bool incremental;
+	uint32_t section_count;
+	struct snapshot_section sections[SNAPSHOT_SECTIONS_MAX];
 	struct snapshot_state state;
 	uint64_t data_offset;
 	uint64_t page_count;		/* of memory */
@@ -63,12 +78,16 @@ struct snapshot {
 int snapshot_open(struct snapshot *ret, int fd, struct err *err);
 void snapshot_close(struct snapshot *snapshot);
 
-/* Checks every held page against the digests, and that the rest of a full file is zero. */
+/* Checks every held page against the digests, and that all else up to the file's end is zero.
+ * Moves the file's offset. */
 int snapshot_verify(const struct snapshot *snapshot, struct err *err);
 
 /* Whether `child` says that it continues `parent`, and both are of one shape. */
 int snapshot_follows(const struct snapshot *child, const struct snapshot *parent,
 		     struct err *err);
+
+/* Whether a chain is one: the first full, each of the others following the one before. */
+int snapshot_check_chain(const struct snapshot *const *chain, size_t count, struct err *err);
 
 /*
  * Puts the memory of a chain (chain[0] full, each of the others following the one before) at
@@ -78,8 +97,21 @@ int snapshot_follows(const struct snapshot *child, const struct snapshot *parent
 int snapshot_map(const struct snapshot *const *chain, size_t count, void *addr,
 		 struct err *err);
 
-/* Folds a chain into one full snapshot with the last one's state. As snapshot_write(). */
+/*
+ * Folds a chain into one full snapshot with the last one's state: the same file that a full
+ * snapshot at that moment would have been. What is read is checked against its digests on the
+ * way. As snapshot_write(); holds 2 MiB of memory at a time.
+ */
 int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
 		     struct snapshot_id *ret_id, struct err *err);
+
+/* ---- For people (print.c) ---- */
+
+/* Everything but the content of memory: one `name = value` line a field, or one JSON object.
+ * Text from the file is made safe for a terminal. */
+void snapshot_print(const struct snapshot *snapshot, FILE *to);
+void snapshot_print_json(const struct snapshot *snapshot, FILE *to);
+
+void snapshot_id_text(const struct snapshot_id *id, char ret_text[2 * SNAPSHOT_DIGEST + 1]);
 
 #endif

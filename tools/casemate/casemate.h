@@ -15,5 +15,6 @@ int casemate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* A verb; argv[0] is its name. Returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_image(int argc, char **argv);
+int cmd_snapshot(int argc, char **argv);
 
 #endif

@@ -13,6 +13,7 @@ static const struct {
 } verbs[] = {
 	{ "run", cmd_run, "run a command in a VM of its own" },
 	{ "image", cmd_image, "build a root image" },
+	{ "snapshot", cmd_snapshot, "look at, check and fold snapshot files" },
 };
 
 int casemate_fail(const char *format, ...)

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Snapshot files of the command `casemate snapshot`: opened by name, complained about by it. */
+#ifndef CASEMATE_TOOLS_SNAPSHOT_H
+#define CASEMATE_TOOLS_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "snapshot/file.h"
+
+struct snapshot_file {
+	const char *path;
+	int fd;
+	struct snapshot snapshot;
+	bool open;
+};
+
+/* Files in the order of the command line. */
+struct snapshot_files {
+	struct snapshot_file *file;
+	const struct snapshot **chain;	/* the same, for snapshot/file.h */
+	size_t count;
+};
+
+/* Returns 0, or EXIT_CASEMATE with one line said; either way give to snapshot_files_close(). */
+int snapshot_files_open(struct snapshot_files *files, char **paths, size_t count);
+void snapshot_files_close(struct snapshot_files *files);
+
+/* Says of which file the chain's links are wrong. Returns 0 or EXIT_CASEMATE. */
+int snapshot_files_check(const struct snapshot_files *files);
+
+/* `casemate snapshot compact`, options read. Returns the exit status. */
+int snapshot_compact_files(const struct snapshot_files *files, const char *output, bool sync);
+
+#endif
