@@ -74,7 +74,7 @@ bool channel_send(struct channel *c, uint16_t type, uint16_t flags, uint32_t id,
 
 void channel_text(struct channel *c, uint16_t type, uint32_t id, const char *format, ...)
 {
-	char text[CHANNEL_ANSWER - CHANNEL_HEAD];
+	char text[CHANNEL_TEXT];
 	va_list args;
 	int n;
 

@@ -14,8 +14,10 @@
 /* Output bytes must leave this much of the queue to control frames: each of 64 execs may
  * have STARTED, two ends of file, a credit and EXIT to say (132 bytes). */
 #define CHANNEL_RESERVE (16 * 1024)
-/* Room that must be free before a frame from the host is looked at: its answer. */
-#define CHANNEL_ANSWER 512
+/* Room that must be free before a frame from the host is looked at: its answer. The longest
+ * is that to RESUME, 64 times RUNNING and RESUMED (1568 bytes). */
+#define CHANNEL_ANSWER 2048
+#define CHANNEL_TEXT   496 /* bytes of text in a LOG or ERROR frame at most */
 
 struct channel {
 	int fd; /* non-blocking */

@@ -23,6 +23,13 @@
  * Frames that cross an exit on their way (STDIN, SIGNAL, CREDIT ... for an id that has
  * just ended) are no mistake of the host: the last EXEC_PAST ids are remembered and such
  * frames are dropped without an answer.
+ *
+ * A further RESUME (exec_announce) puts a new client in the place of the old one, at any
+ * moment. What was queued for the old one stays in front and is sent to its end: a frame may be
+ * half written. Everything counted in frames starts anew for each exec: credits, ends of file
+ * (the new client has not seen those already said) and the memory of ended ids, of which the
+ * new client knows nothing. Only stdin that has come and is not passed on yet is carried over,
+ * as credit that is missing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -105,9 +112,9 @@ static void exec_failed(struct exec_table *t, uint32_t id, int error, uint32_t s
 	channel_send(t->channel, CM_F_FAILED, 0, id, &failed, sizeof(failed));
 }
 
-static void output_init(struct exec_output *o, int fd, bool has_end)
+/* At the start, and for each new client. */
+static void output_count_anew(struct exec_output *o, bool has_end)
 {
-	o->fd = fd;
 	o->credit = CM_CREDIT_INITIAL;
 	o->end_due = has_end;
 }
@@ -144,8 +151,10 @@ const char *exec_frame_exec(struct exec_table *t, const struct frame *f)
 	e->in_open = f->flags & CM_EXEC_STDIN;
 	e->last_in = '\n';
 	e->in_credit = CM_CREDIT_INITIAL;
-	output_init(&e->out, spawn.out, true);
-	output_init(&e->err, spawn.err, !e->tty);
+	e->out.fd = spawn.out;
+	e->err.fd = spawn.err;
+	output_count_anew(&e->out, true);
+	output_count_anew(&e->err, !e->tty);
 	t->count++;
 	pid = (uint32_t)e->pid;
 	channel_send(t->channel, CM_F_STARTED, 0, e->id, &pid, sizeof(pid));
@@ -297,6 +306,38 @@ const char *exec_frame_credit(struct exec_table *t, const struct frame *f)
 		return "more credit than was used";
 	o->credit += bytes;
 	return NULL;
+}
+
+/* ---- A new client ---- */
+
+static void exec_announce_one(struct exec_table *t, struct exec *e)
+{
+	uint32_t held = (uint32_t)(e->in_end - e->in_start);
+	uint16_t flags = (uint16_t)((e->tty ? CM_EXEC_TTY : 0) |
+				    (e->in_open ? CM_EXEC_STDIN : 0));
+	struct cm_running running = {.pid = (uint32_t)e->pid};
+
+	if (e->in_open) {
+		e->in_credit = CM_CREDIT_INITIAL - held;
+		e->in_grant = 0;
+		running.stdin_credit = e->in_credit;
+	}
+	output_count_anew(&e->out, true);
+	output_count_anew(&e->err, !e->tty);
+	channel_send(t->channel, CM_F_RUNNING, flags, e->id, &running, sizeof(running));
+}
+
+void exec_announce(struct exec_table *t)
+{
+	size_t i;
+
+	_Static_assert(EXEC_MAX * (CHANNEL_HEAD + sizeof(struct cm_running)) + CHANNEL_HEAD +
+			       sizeof(struct cm_resumed) <= CHANNEL_ANSWER,
+		       "RUNNING of every exec, and RESUMED");
+	memset(t->past, 0, sizeof(t->past));
+	for (i = 0; i < EXEC_MAX && t->count; i++)
+		if (t->execs[i].id)
+			exec_announce_one(t, &t->execs[i]);
 }
 
 /* ---- Output ---- */

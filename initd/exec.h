@@ -66,6 +66,10 @@ const char *exec_frame_signal(struct exec_table *t, const struct frame *f);
 const char *exec_frame_resize(struct exec_table *t, const struct frame *f);
 const char *exec_frame_credit(struct exec_table *t, const struct frame *f);
 
+/* A new client stands behind the host: says RUNNING for every exec that has not ended yet,
+ * and all credits start anew. The caller has checked for CHANNEL_ANSWER bytes of room. */
+void exec_announce(struct exec_table *t);
+
 /* A child was reaped; it need not be one of ours. */
 void exec_reaped(struct exec_table *t, pid_t pid, int status, const struct rusage *usage);
 

@@ -9,8 +9,11 @@
  * sees it.
  *
  * States: before RESUMED only RESUME, SHUTDOWN and REPORT_GET are accepted. A further
- * RESUME may come at any time, after a restore or a fork. A frame that is refused is
- * answered with ERROR and has no effect. Lost framing and a lost host end the guest.
+ * RESUME may come at any time, after a restore or a fork, and with it a new client: it is
+ * told which execs there are, then gets RESUMED, and a report that the old one has asked for
+ * ends unsaid. A RESUME whose generation is not the clock page's was still on its way when
+ * the VM was saved; the one that counts follows. A frame that is refused is answered with
+ * ERROR and has no effect. Lost framing and a lost host end the guest.
  *
  * For tests on a host: --channel-fd N uses a socket that is already open and answers
  * RESUME without the kernel's help, --no-mounts leaves the machine alone. Neither powers
@@ -77,6 +80,13 @@ static _Noreturn void initd_end_after_flush(int status)
 
 /* ---- Frames ---- */
 
+static void report_close(void)
+{
+	if (initd.report_fd >= 0)
+		close(initd.report_fd);
+	initd.report_fd = -1;
+}
+
 static const char *frame_resume(const struct frame *f)
 {
 	struct cm_resume resume;
@@ -84,8 +94,8 @@ static const char *frame_resume(const struct frame *f)
 	struct timespec now;
 	int error = 0;
 
+	memcpy(&resume, f->payload, sizeof(resume));
 	if (initd.hosted) {
-		memcpy(&resume, f->payload, sizeof(resume));
 		clock_gettime(CLOCK_REALTIME, &now);
 		answer.generation = resume.generation;
 		answer.realtime_ns =
@@ -97,7 +107,11 @@ static const char *frame_resume(const struct frame *f)
 	 */
 	if (error)
 		return "the kernel does not answer CM_IOC_RESUMED";
+	if (answer.generation != resume.generation)
+		return "RESUME of another generation than the clock page's";
 	initd.resumed = true;
+	report_close();
+	exec_announce(&initd.execs);
 	channel_send(&initd.channel, CM_F_RESUMED, 0, 0, &answer, sizeof(answer));
 	return NULL;
 }
@@ -190,10 +204,8 @@ static void report_send(void)
 		size += (size_t)n;
 	}
 	channel_commit(c, CM_F_REPORT, n <= 0, 0, size);
-	if (n <= 0) {
-		close(initd.report_fd);
-		initd.report_fd = -1;
-	}
+	if (n <= 0)
+		report_close();
 }
 
 static void children_reap(void)

@@ -10,15 +10,18 @@
  * VM; initd answers CM_F_ERROR and ignores the frame, whatever it was.
  *
  * `id` names an exec (or later a file transfer, a forwarded connection). The host chooses
- * ids, never 0, and does not use one again in a VM's life. 0 is the VM itself.
+ * ids, never 0, and does not use one again in a VM's life; a new client (see RESUME) goes on
+ * with the ids that RUNNING tells it, and all others are free to it. 0 is the VM itself.
  *
  * Order: guest HELLO first; host RESUME; guest RESUMED. Only then EXEC. After a restore or
  * fork the host sends RESUME again and waits for RESUMED with the new generation. That is a
  * barrier, since a new client stands behind the host: when initd reads such a RESUME it
  * announces each exec that it still has with RUNNING and answers RESUMED. What an exec's
  * streams had sent or granted before RUNNING counts no more: STDOUT and STDERR start again
- * with CM_CREDIT_INITIAL, and STDIN with what RUNNING grants. Frames of execs that come between
- * RESUME and RESUMED but before RUNNING are what was under way; they are valid, EXIT included.
+ * with CM_CREDIT_INITIAL, and STDIN with what RUNNING grants; an end of file is said again.
+ * Frames of execs that come between RESUME and RESUMED but before RUNNING are what was under
+ * way; they are valid, EXIT included, and are not to be answered with CREDIT. RUNNING, RESUMED
+ * and REPORT among them were the answers to an older client. A report under way ends unsaid.
  *
  * Credits bound every buffer: a stream's sender starts with CM_CREDIT_INITIAL bytes and may
  * send no more than it was granted; the receiver grants more with CREDIT as it passes bytes

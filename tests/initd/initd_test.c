@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "tests/initd/peer.h"
+#include "tests/initd/suites.h"
 
-static const char *initd_path;
+const char *initd_path;
 
 /* ---- Helpers ---- */
 
@@ -50,9 +50,8 @@ static void exec_check_failure(struct peer *p, const char *const *argv, const ch
 	peer_exec_done(&e);
 }
 
-/* Sends a frame and expects an ERROR that names its id. */
-static void frame_check_refused(struct peer *p, uint16_t type, uint16_t flags,
-				uint32_t id, const void *payload, size_t length)
+void frame_check_refused(struct peer *p, uint16_t type, uint16_t flags, uint32_t id,
+			 const void *payload, size_t length)
 {
 	static struct peer_frame f;
 
@@ -63,8 +62,7 @@ static void frame_check_refused(struct peer *p, uint16_t type, uint16_t flags,
 	CU_ASSERT_TRUE(f.head.length > 0);
 }
 
-/* Whether initd still works. */
-static void peer_check_alive(struct peer *p)
+void peer_check_alive(struct peer *p)
 {
 	struct peer_exec e;
 
@@ -88,6 +86,16 @@ static bool process_is_dead(uint32_t pid)
 		state = 'X';
 	fclose(f);
 	return state == 'Z' || state == 'X';
+}
+
+/* A killed process needs a moment to die. */
+static bool process_dies(uint32_t pid)
+{
+	int i;
+
+	for (i = 0; i < 500 && !process_is_dead(pid); i++)
+		usleep(10000);
+	return process_is_dead(pid);
 }
 
 static double now_s(void)
@@ -520,8 +528,7 @@ static void test_shutdown_kills(void)
 	peer_shell(&p, &e, 0, "sleep 100");
 	CU_ASSERT_TRUE(peer_pump(&p, &e, 1, 5000));
 	CU_ASSERT_EQUAL(peer_stop(&p), 0);
-	usleep(50000);
-	CU_ASSERT_TRUE(process_is_dead(e.pid));
+	CU_ASSERT_TRUE(process_dies(e.pid));
 }
 
 /* ---- Terminal ---- */
@@ -768,8 +775,7 @@ static void test_host_gone(void)
 	CU_ASSERT_TRUE(peer_pump(&p, &e, 1, 5000));
 	shutdown(p.fd, 2);
 	CU_ASSERT_EQUAL(peer_wait(&p), 1);
-	usleep(50000);
-	CU_ASSERT_TRUE(process_is_dead(e.pid));
+	CU_ASSERT_TRUE(process_dies(e.pid));
 }
 
 static const CU_TestInfo tests[] = {
@@ -804,6 +810,7 @@ int main(int argc, char **argv)
 {
 	CU_SuiteInfo suites[] = {
 		{.pName = "initd", .pTests = (CU_TestInfo *)(uintptr_t)tests},
+		{.pName = "resume", .pTests = (CU_TestInfo *)(uintptr_t)resume_tests},
 		CU_SUITE_INFO_NULL};
 	unsigned int failed;
 

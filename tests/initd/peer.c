@@ -212,10 +212,28 @@ static void output_book(struct peer *p, struct peer_exec *e, const struct peer_f
 		peer_die("no memory");
 	memcpy(*text + *size, f->payload, f->head.length + 1);
 	*size += f->head.length;
-	if (e->no_grants)
+	if (e->no_grants || e->joining)
 		return;
 	peer_send(p, CM_F_CREDIT, 0, e->id, &credit, sizeof(credit));
 	*left += credit.bytes;
+}
+
+/* The streams start again, ends of file included. */
+static void running_book(struct peer_exec *e, const struct peer_frame *f)
+{
+	struct cm_running running;
+
+	e->after_end |= !e->joining || f->head.length != sizeof(running);
+	memcpy(&running, f->payload, sizeof(running));
+	e->after_end |= running.pid != e->pid;
+	e->joining = false;
+	e->started = true;
+	e->running++;
+	e->running_flags = f->head.flags;
+	e->running_credit = running.stdin_credit;
+	e->out_credit = e->err_credit = CM_CREDIT_INITIAL;
+	e->in_credit = running.stdin_credit;
+	e->out_end = e->err_end = false;
 }
 
 static void exec_book(struct peer *p, struct peer_exec *e, const struct peer_frame *f)
@@ -250,6 +268,9 @@ static void exec_book(struct peer *p, struct peer_exec *e, const struct peer_fra
 		memcpy(&e->exit, f->payload, sizeof(e->exit));
 		e->exited = true;
 		break;
+	case CM_F_RUNNING:
+		running_book(e, f);
+		break;
 	case CM_F_CREDIT:
 		memcpy(&credit, f->payload, sizeof(credit));
 		if (credit.stream != CM_F_STDIN || !credit.bytes ||
@@ -262,16 +283,45 @@ static void exec_book(struct peer *p, struct peer_exec *e, const struct peer_fra
 	}
 }
 
+static void frame_book(struct peer *p, struct peer_exec *execs, size_t count,
+		       const struct peer_frame *f)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if (execs[i].id == f->head.id)
+			exec_book(p, &execs[i], f);
+}
+
+bool peer_resume(struct peer *p, struct peer_exec *execs, size_t count,
+		 uint64_t generation)
+{
+	struct cm_resume resume = {.generation = generation};
+	static struct peer_frame f;
+	struct cm_resumed resumed;
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		execs[i].joining = true;
+	peer_send(p, CM_F_RESUME, 0, 0, &resume, sizeof(resume));
+	do {
+		if (!peer_receive(p, &f, LIMIT_MS))
+			return false;
+		frame_book(p, execs, count, &f);
+	} while (f.head.type != CM_F_RESUMED);
+	for (i = 0; i < count; i++)
+		execs[i].joining = false;
+	memcpy(&resumed, f.payload, sizeof(resumed));
+	return f.head.length == sizeof(resumed) && resumed.generation == generation;
+}
+
 bool peer_pump(struct peer *p, struct peer_exec *execs, size_t count, int timeout_ms)
 {
 	static struct peer_frame f;
-	size_t i;
 
 	if (!peer_receive(p, &f, timeout_ms))
 		return false;
-	for (i = 0; i < count; i++)
-		if (execs[i].id == f.head.id)
-			exec_book(p, &execs[i], &f);
+	frame_book(p, execs, count, &f);
 	return true;
 }
 

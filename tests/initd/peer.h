@@ -35,6 +35,11 @@ struct peer_exec {
 	uint32_t out_credit, err_credit;
 	uint32_t in_credit;
 	bool no_grants; /* keep what is read; grant nothing */
+	bool joining;   /* RESUME was sent, RUNNING has not come: what comes is the old
+			 * client's and is not granted again */
+	unsigned int running; /* RUNNING frames */
+	uint16_t running_flags;
+	uint32_t running_credit;
 	unsigned int errors;
 	char error[256]; /* text of the last ERROR frame with this id */
 };
@@ -61,6 +66,12 @@ void peer_exec(struct peer *p, struct peer_exec *e, uint16_t flags,
 	       const char *const *argv);
 /* Same for `sh -c script`. */
 void peer_shell(struct peer *p, struct peer_exec *e, uint16_t flags, const char *script);
+
+/* Plays a new client: sends RESUME and books what comes until RESUMED. `execs` is what the
+ * old client knew; those without RUNNING afterwards have ended before. False on a timeout
+ * or a RESUMED that is not right. */
+bool peer_resume(struct peer *p, struct peer_exec *execs, size_t count,
+		 uint64_t generation);
 
 /* Takes one frame and books it in the exec of its id. False on a timeout. */
 bool peer_pump(struct peer *p, struct peer_exec *execs, size_t count, int timeout_ms);
