@@ -20,6 +20,15 @@ void clock_scale(uint64_t tsc_khz, uint64_t *ret_mult, uint32_t *ret_shift)
 	*ret_shift = shift;
 }
 
+uint64_t clock_monotonic(const struct clock_params *params, uint64_t tsc)
+{
+	uint64_t mult, delta = tsc > params->tsc ? tsc - params->tsc : 0;
+	uint32_t shift;
+
+	clock_scale(params->tsc_khz, &mult, &shift);
+	return params->monotonic_ns + (uint64_t)((unsigned __int128)delta * mult >> shift);
+}
+
 int clock_write(const struct memory *memory, const struct clock_params *params,
 		struct err *err)
 {

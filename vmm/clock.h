@@ -20,6 +20,9 @@ struct clock_params {
 int clock_write(const struct memory *memory, const struct clock_params *params,
 		struct err *err);
 
+/* The guest's CLOCK_MONOTONIC at a later TSC of the same run. */
+uint64_t clock_monotonic(const struct clock_params *params, uint64_t tsc);
+
 /* The largest multiplier that fits 32 bits: ns = tsc * mult >> shift. */
 void clock_scale(uint64_t tsc_khz, uint64_t *ret_mult, uint32_t *ret_shift);
 

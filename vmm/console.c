@@ -3,6 +3,7 @@
 #include "vmm/console.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #define DEVICE_ID	3u
 #define TO_GUEST_CAP	(3 * FRAME_BYTES_MAX)
@@ -172,4 +173,73 @@ int console_pump(struct console *console)
 		return tx;
 	rx = pump_rx(console);
 	return rx < 0 ? rx : tx | rx;
+}
+
+/* ---- Snapshots ---- */
+
+_Static_assert(TO_GUEST_CAP <= SNAPSHOT_TO_GUEST_MAX, "queue to the guest");
+_Static_assert(FRAME_BYTES_MAX <= SNAPSHOT_FRAME_MAX, "partial frame");
+
+int console_save(const struct console *console, struct saved_console *saved)
+{
+	const struct buf *queue = &console->to_guest;
+	const struct frame_decoder *decoder = &console->decoder;
+	uint8_t *bytes = malloc(queue->len + 1);
+	int r;
+
+	if (!bytes)
+		return -ENOMEM;
+	virtio_mmio_save(&console->dev, &saved->virtio);
+	saved->tx_held = console->tx_held;
+	saved->tx_head = console->tx_held ? console->tx.head : 0;
+	saved->tx_index = console->tx_held ? console->tx_index : 0;
+	saved->tx_offset = console->tx_held ? (uint32_t)console->tx_offset : 0;
+	for (size_t i = 0; i < queue->len; i++)
+		bytes[i] = queue->data[(queue->head + i) % queue->cap];
+	r = snapshot_bytes_set(&saved->to_guest, bytes, (uint32_t)queue->len);
+	free(bytes);
+	if (r == 0)
+		r = snapshot_bytes_set(&saved->partial, decoder->bytes,
+				       decoder->whole ? 0 : (uint32_t)decoder->have);
+	return r;
+}
+
+/* The chain is read from the rings again, which are the guest's: it is checked again. */
+static int held_load(struct console *console, const struct saved_console *saved,
+		     struct err *err)
+{
+	struct virtqueue *vq = &console->dev.queues[CONSOLE_TX];
+
+	if (!vq->ready || virtqueue_walk(vq, saved->tx_head, &console->tx) < 0 ||
+	    console->tx.writable || saved->tx_index > console->tx.readable ||
+	    (saved->tx_index < console->tx.readable &&
+	     saved->tx_offset > console->tx.iov[saved->tx_index].iov_len))
+		return err_set(err, EINVAL, "the snapshot's console holds a transmit buffer "
+			       "that is none");
+	console->tx_held = true;
+	console->tx_index = saved->tx_index;
+	console->tx_offset = saved->tx_offset;
+	return 0;
+}
+
+int console_load(struct console *console, const struct saved_console *saved, struct err *err)
+{
+	struct frame frame;
+	size_t used;
+	int r = virtio_mmio_load(&console->dev, &saved->virtio, err);
+
+	if (r == 0 && saved->tx_held)
+		r = held_load(console, saved, err);
+	if (r < 0)
+		return r;
+	if (saved->to_guest.size > 0 &&
+	    buf_append(&console->to_guest, saved->to_guest.data, saved->to_guest.size) < 0)
+		return err_set(err, EINVAL, "the snapshot's console has more for the guest "
+			       "than is possible: %u bytes", saved->to_guest.size);
+	if (saved->partial.size > 0 &&
+	    frame_decoder_feed(&console->decoder, saved->partial.data, saved->partial.size,
+			       &used, &frame) != 0)
+		return err_set(err, EINVAL, "the snapshot's console holds no part of a valid "
+			       "frame");
+	return 0;
 }

@@ -45,6 +45,11 @@ int console_init(struct console *console, const struct memory *memory,
 		 void (*interrupt)(void *arg), void *interrupt_arg);
 void console_done(struct console *console);
 
+/* The state while the vCPU is stopped. Returns 0 or -ENOMEM. */
+int console_save(const struct console *console, struct saved_console *saved);
+/* Into a console just initialised. Returns 0, or -errno with err set. */
+int console_load(struct console *console, const struct saved_console *saved, struct err *err);
+
 /* Whether console_send() takes a frame of any size. */
 bool console_room(const struct console *console);
 

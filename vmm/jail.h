@@ -5,17 +5,24 @@
  * jail_begin(), first thing in main(): no_new_privs, no descriptors but those named, small
  * limits, death with the parent.
  * jail_enter(), when everything is open and all threads exist, before the first guest
- * instruction: a seccomp allow-list for all threads; anything else kills the process.
+ * instruction: a seccomp allow-list for all threads; anything else kills the process. A VM
+ * that may be saved and forked is allowed what that takes besides; its children inherit it.
  */
 #ifndef CASEMATE_VMM_JAIL_H
 #define CASEMATE_VMM_JAIL_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
-/* keep: descriptors above 2 to be left open; negative ones are skipped. */
-int jail_begin(const int *keep, size_t count, struct err *err);
-int jail_enter(struct err *err);
+/* keep: descriptors above 2 to be left open; negative ones are skipped. file_max: bytes that
+ * a file written by this process may have. */
+int jail_begin(const int *keep, size_t count, uint64_t file_max, struct err *err);
+int jail_enter(bool snapshots, struct err *err);
+
+/* Closes all descriptors above 2 but those; also inside the jail of a VM with snapshots. */
+void jail_close_others(const int *keep, size_t count);
 
 #endif

@@ -118,6 +118,8 @@ static int vcpu_create(struct kvm *kvm, struct err *err)
 		   0);
 	if (r < 0)
 		return err_set_errno(err, r, "cannot map the vCPU");
+	/* A child of fork(2) makes a vCPU of its own; this mapping would keep ours alive. */
+	madvise(kvm->run_map.addr, kvm->run_map.size, MADV_DONTFORK);
 	kvm->run = (struct kvm_run *)kvm->run_map.addr;
 	khz = ioctl(kvm->vcpu, KVM_GET_TSC_KHZ, 0);
 	if (khz <= 0)
@@ -125,6 +127,12 @@ static int vcpu_create(struct kvm *kvm, struct err *err)
 			       "host needs a stable TSC");
 	kvm->tsc_khz = (uint64_t)khz;
 	return 0;
+}
+
+void kvm_forget(struct kvm *kvm)
+{
+	*kvm = (struct kvm){ .dev = kvm->dev, .vm = -1, .vcpu = -1, .run_map = MAP_INIT,
+			     .tsc_deadline = kvm->tsc_deadline };
 }
 
 int kvm_create(struct kvm *kvm, const struct memory *memory, struct err *err)

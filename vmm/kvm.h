@@ -35,6 +35,10 @@ int kvm_open(struct kvm *kvm, struct err *err);
 int kvm_create(struct kvm *kvm, const struct memory *memory, struct err *err);
 void kvm_done(struct kvm *kvm);
 
+/* In a child of fork(2): all but the device is the parent's, and its descriptors are closed
+ * already. kvm_create() may follow. */
+void kvm_forget(struct kvm *kvm);
+
 /* A 32-bit guest write of `value` to gpa signals the eventfd, without an exit to us. */
 int kvm_add_doorbell(struct kvm *kvm, gpa_t gpa, uint32_t value, int eventfd,
 		     struct err *err);

@@ -10,7 +10,7 @@
 #define ENTRIES	32
 
 static const uint8_t allowed[] = {
-	IORING_OP_READ, IORING_OP_POLL_ADD, IORING_OP_RECV, IORING_OP_SEND,
+	IORING_OP_READ, IORING_OP_POLL_ADD, IORING_OP_RECVMSG, IORING_OP_SEND,
 	IORING_OP_TIMEOUT, IORING_OP_ASYNC_CANCEL,
 };
 
@@ -41,7 +41,9 @@ int loop_init(struct loop *loop, struct err *err)
 	if (r < 0)
 		return err_set_errno(err, r, "this host offers no io_uring (see the sysctl "
 				     "kernel.io_uring_disabled)");
-	r = ring_restrict(&loop->ring);
+	r = io_uring_ring_dontfork(&loop->ring);
+	if (r == 0)
+		r = ring_restrict(&loop->ring);
 	if (r < 0) {
 		io_uring_queue_exit(&loop->ring);
 		return err_set_errno(err, r, "cannot restrict the io_uring");
@@ -89,13 +91,7 @@ static void op_end(struct loop *loop, struct loop_op *op)
 
 int loop_read_event(struct loop *loop, struct loop_op *op, int eventfd)
 {
-	struct io_uring_sqe *sqe = op_begin(loop, op);
-
-	if (!sqe)
-		return -EBUSY;
-	io_uring_prep_read(sqe, eventfd, &op->count, sizeof(op->count), 0);
-	io_uring_sqe_set_data(sqe, op);
-	return 0;
+	return loop_read(loop, op, eventfd, &op->count, sizeof(op->count));
 }
 
 int loop_poll(struct loop *loop, struct loop_op *op, int fd, unsigned int events)
@@ -109,13 +105,24 @@ int loop_poll(struct loop *loop, struct loop_op *op, int fd, unsigned int events
 	return 0;
 }
 
-int loop_recv(struct loop *loop, struct loop_op *op, int fd, void *data, size_t len)
+int loop_read(struct loop *loop, struct loop_op *op, int fd, void *data, unsigned int len)
 {
 	struct io_uring_sqe *sqe = op_begin(loop, op);
 
 	if (!sqe)
 		return -EBUSY;
-	io_uring_prep_recv(sqe, fd, data, len, 0);
+	io_uring_prep_read(sqe, fd, data, len, 0);
+	io_uring_sqe_set_data(sqe, op);
+	return 0;
+}
+
+int loop_recvmsg(struct loop *loop, struct loop_op *op, int fd, struct msghdr *message)
+{
+	struct io_uring_sqe *sqe = op_begin(loop, op);
+
+	if (!sqe)
+		return -EBUSY;
+	io_uring_prep_recvmsg(sqe, fd, message, MSG_CMSG_CLOEXEC);
 	io_uring_sqe_set_data(sqe, op);
 	return 0;
 }

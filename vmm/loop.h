@@ -8,6 +8,8 @@
  * write to its buffer: neither may go away. loop_done() cancels all requests and waits for
  * them, so whatever is freed after it is not in use any more.
  *
+ * The ring's memory is not inherited by fork(2): a child makes a loop of its own.
+ *
  * Callbacks run on the loop's thread with loop->lock held; it guards all devices and the VM's
  * state. The vCPU thread takes the same lock to dispatch an exit.
  */
@@ -18,6 +20,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "base/err.h"
 
@@ -52,7 +55,9 @@ int loop_run(struct loop *loop);
 /* Each starts op, which must not be busy. Returns 0 or -errno. */
 int loop_read_event(struct loop *loop, struct loop_op *op, int eventfd);
 int loop_poll(struct loop *loop, struct loop_op *op, int fd, unsigned int events);
-int loop_recv(struct loop *loop, struct loop_op *op, int fd, void *data, size_t len);
+int loop_read(struct loop *loop, struct loop_op *op, int fd, void *data, unsigned int len);
+/* message and what it points to stay until the op ends; descriptors come close-on-exec. */
+int loop_recvmsg(struct loop *loop, struct loop_op *op, int fd, struct msghdr *message);
 int loop_send(struct loop *loop, struct loop_op *op, int fd, const void *data, size_t len);
 int loop_timeout(struct loop *loop, struct loop_op *op, uint64_t ns);
 

@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "abi/layout.h"
 #include "base/fd.h"
 #include "base/frame.h"
 #include "base/time.h"
@@ -22,13 +24,16 @@
 
 #define BOOT_TIMEOUT_S	30u
 #define BOOTARGS_MAX	2048u
+#define SNAPSHOT_FILE_MAX (CM_RAM_MAX + (1ull << 30))	/* memory, and amply for the rest */
 
 struct arguments {
-	const char *kernel, *initd, *image;
+	const char *kernel, *initd, *image, *image_path;
 	int image_fd, channel_fd;
+	int snapshot_fds[VM_SNAPSHOTS_MAX];
+	unsigned int snapshot_count;
 	uint64_t memory, boot_timeout;
 	const char *bootargs;
-	bool verbose;
+	bool verbose, snapshots, hold;
 };
 
 static const struct option options[] = {
@@ -41,6 +46,10 @@ static const struct option options[] = {
 	{ "boot-timeout", required_argument, NULL, 't' },
 	{ "bootargs", required_argument, NULL, 'b' },
 	{ "verbose", no_argument, NULL, 'v' },
+	{ "snapshots", no_argument, NULL, 'S' },
+	{ "restore-fd", required_argument, NULL, 'R' },
+	{ "hold", no_argument, NULL, 'H' },
+	{ "image-path", required_argument, NULL, 'p' },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -93,6 +102,23 @@ static int parse_one(struct arguments *a, int option, struct err *err)
 	case 'v':
 		a->verbose = true;
 		break;
+	case 'S':
+		a->snapshots = true;
+		break;
+	case 'R':
+		r = parse_number(optarg, 1023, &number);
+		if (a->snapshot_count == VM_SNAPSHOTS_MAX)
+			return err_set(err, E2BIG, "a chain of more than %u snapshots: casemate "
+				       "snapshot compact makes one of them", VM_SNAPSHOTS_MAX);
+		a->snapshot_fds[a->snapshot_count++] = (int)number;
+		break;
+	case 'H':
+		a->hold = a->snapshots = true;
+		break;
+	case 'p':
+		a->image_path = optarg;
+		r = strlen(optarg) > SNAPSHOT_PATH_MAX ? -ENAMETOOLONG : 0;
+		break;
 	default:
 		return err_set(err, EINVAL, "unknown option");
 	}
@@ -112,11 +138,14 @@ static int parse(struct arguments *a, int argc, char **argv, struct err *err)
 		if (r < 0)
 			return r;
 	}
-	if (optind != argc || !a->kernel || a->memory == 0 || a->channel_fd < 0 ||
-	    (a->image && a->image_fd >= 0))
-		return err_set(err, EINVAL, "usage: casemate-vmm --kernel FILE --mem BYTES "
-			       "--channel-fd N [--initd FILE] [--image FILE | --image-fd N] "
-			       "[--bootargs WORDS] [--boot-timeout SECONDS] [--verbose]");
+	if (optind != argc || !a->kernel || (a->memory == 0) != (a->snapshot_count > 0) ||
+	    a->channel_fd < 0 || (a->image && a->image_fd >= 0) ||
+	    (a->hold && a->snapshot_count == 0))
+		return err_set(err, EINVAL, "usage: casemate-vmm --kernel FILE --channel-fd N "
+			       "(--mem BYTES | --restore-fd N... [--hold]) [--initd FILE] "
+			       "[--image FILE | --image-fd N] [--image-path TEXT] "
+			       "[--bootargs WORDS] [--boot-timeout SECONDS] [--snapshots] "
+			       "[--verbose]");
 	return 0;
 }
 
@@ -141,6 +170,11 @@ static int run(const struct arguments *a, uint64_t start_ns, struct err *err)
 		.initd_fd = -1,
 		.image_fd = a->image_fd,
 		.channel_fd = a->channel_fd,
+		.snapshot_fds = a->snapshot_fds,
+		.snapshot_count = a->snapshot_count,
+		.image_path = a->image_path,
+		.snapshots = a->snapshots,
+		.hold = a->hold,
 		.memory_size = a->memory,
 		.boot_timeout_ns = a->boot_timeout * NS_PER_SEC,
 		.bootargs = a->bootargs,
@@ -184,6 +218,18 @@ static void report(int channel_fd, const struct err *err)
 		fprintf(stderr, "casemate-vmm: %s\n", err->text);
 }
 
+static int begin(const struct arguments *a, struct err *err)
+{
+	int keep[VM_SNAPSHOTS_MAX + 2] = { a->channel_fd, a->image_fd };
+
+	memcpy(keep + 2, a->snapshot_fds, a->snapshot_count * sizeof(keep[0]));
+	/* Children that write snapshots or run forked VMs are nobody's to wait for. */
+	if (a->snapshots)
+		signal(SIGCHLD, SIG_IGN);
+	return jail_begin(keep, 2 + a->snapshot_count, a->snapshots ? SNAPSHOT_FILE_MAX : 0,
+			  err);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t start_ns = time_monotonic_ns();
@@ -199,8 +245,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "casemate-vmm: descriptor %d is no socket\n", a.channel_fd);
 		return 125;
 	}
-	if (jail_begin((const int[]){ a.channel_fd, a.image_fd }, 2, &err) < 0 ||
-	    run(&a, start_ns, &err) < 0) {
+	if (begin(&a, &err) < 0 || run(&a, start_ns, &err) < 0) {
 		report(a.channel_fd, &err);
 		return 125;
 	}

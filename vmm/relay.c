@@ -6,14 +6,49 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TO_CLIENT_CAP	(3 * FRAME_BYTES_MAX)
 #define RECEIVE_SIZE	32768u
+
+static void client_broke(struct relay *relay, const char *why)
+{
+	relay->client_gone = true;
+	relay->why = why;
+}
+
+/* Queues the descriptors of a message. Those that are too many are closed. */
+static void fds_take(struct relay *relay)
+{
+	struct msghdr *m = &relay->message;
+
+	if (m->msg_flags & MSG_CTRUNC)
+		client_broke(relay, "too many descriptors in one message");
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			if (relay->fd_count < CM_VM_FORK_MAX) {
+				relay->fds[relay->fd_count++] = fd;
+			} else {
+				close(fd);
+				client_broke(relay, "descriptors that no request takes");
+			}
+		}
+	}
+}
 
 static void on_recv(struct loop_op *op, int result)
 {
 	struct relay *relay = op->owner;
 
+	if (result >= 0)
+		fds_take(relay);
 	if (result <= 0) {
 		relay->client_gone = true;
 		return;
@@ -70,6 +105,20 @@ void relay_done(struct relay *relay)
 	relay->received = NULL;
 	buf_done(&relay->to_client);
 	frame_decoder_done(&relay->decoder);
+	while (relay->fd_count > 0)
+		close(relay->fds[--relay->fd_count]);
+}
+
+void relay_set_restored(struct relay *relay)
+{
+	relay->restored = true;
+	relay->resume_due = true;
+	relay->state = RELAY_WAIT_RESUMED;
+}
+
+void relay_set_held(struct relay *relay)
+{
+	relay->state = RELAY_HELD;
 }
 
 int relay_start(struct relay *relay)
@@ -95,10 +144,16 @@ bool relay_room(void *arg)
 	return buf_space(&relay->to_client) >= FRAME_BYTES_MAX;
 }
 
-static int guest_hello(struct relay *relay, const struct frame *frame, const char **ret_why)
+static void resume_send(struct relay *relay)
 {
 	struct cm_frame head = frame_head(CM_F_RESUME, 0, 0, sizeof(struct cm_resume));
 	struct cm_resume resume = { .generation = relay->generation };
+
+	relay->resume_due = console_send(relay->console, &head, &resume) < 0;
+}
+
+static int guest_hello(struct relay *relay, const struct frame *frame, const char **ret_why)
+{
 	struct cm_hello hello;
 
 	memcpy(&hello, frame->payload, sizeof(hello));
@@ -106,8 +161,7 @@ static int guest_hello(struct relay *relay, const struct frame *frame, const cha
 		*ret_why = "HELLO with another version of the channel";
 		return -EBADMSG;
 	}
-	/* The queue is empty: nothing is sent to the guest before this. */
-	console_send(relay->console, &head, &resume);
+	resume_send(relay);
 	relay->state = RELAY_WAIT_RESUMED;
 	return 0;
 }
@@ -139,7 +193,8 @@ int relay_guest_frame(void *arg, const struct frame *frame, const char **ret_why
 		return guest_resumed(relay, frame, ret_why);
 	if (type == CM_F_HELLO || type == CM_F_RESUMED ||
 	    relay->state == RELAY_WAIT_HELLO ||
-	    (relay->state == RELAY_WAIT_RESUMED && !free_text)) {
+	    (type == CM_F_RUNNING && relay->state != RELAY_WAIT_RESUMED) ||
+	    (relay->state == RELAY_WAIT_RESUMED && !free_text && !relay->restored)) {
 		*ret_why = "frame out of turn";
 		return -EBADMSG;
 	}
@@ -147,10 +202,39 @@ int relay_guest_frame(void *arg, const struct frame *frame, const char **ret_why
 	return buf_append(&relay->to_client, frame->bytes, frame->size) < 0 ? -EBADMSG : 0;
 }
 
+/* A frame for the VMM with its descriptors. */
+static void client_request(struct relay *relay, const struct frame *frame)
+{
+	struct cm_vm_fork fork = { .count = 1 };
+	int fds[CM_VM_FORK_MAX];
+
+	if (frame->head.type == CM_F_VM_FORK)
+		memcpy(&fork, frame->payload, sizeof(fork));
+	if (relay->fd_count < fork.count) {
+		client_broke(relay, "a request without its descriptors");
+		return;
+	}
+	memcpy(fds, relay->fds, fork.count * sizeof(fds[0]));
+	relay->fd_count -= fork.count;
+	memmove(relay->fds, relay->fds + fork.count, relay->fd_count * sizeof(fds[0]));
+	relay->request(relay->arg, frame, fds);
+}
+
+static void client_frame(struct relay *relay, const struct frame *frame)
+{
+	if (frame->head.type == CM_F_VM_SAVE || frame->head.type == CM_F_VM_FORK)
+		client_request(relay, frame);
+	else if (relay->state == RELAY_HELD)
+		client_broke(relay, "a frame for a guest that does not run");
+	else
+		console_send(relay->console, &frame->head, frame->payload);
+}
+
 /* Hands received frames to the port while it has room. */
 static void client_frames(struct relay *relay)
 {
-	while (relay->received_at < relay->received_len && console_room(relay->console)) {
+	while (relay->received_at < relay->received_len && !relay->client_gone &&
+	       console_room(relay->console)) {
 		struct frame frame;
 		size_t used;
 		int r = frame_decoder_feed(&relay->decoder,
@@ -159,25 +243,31 @@ static void client_frames(struct relay *relay)
 					   &frame);
 
 		relay->received_at += used;
-		if (r < 0) {
-			relay->client_gone = true;
-			relay->why = relay->decoder.why;
-			return;
-		}
+		if (r < 0)
+			client_broke(relay, relay->decoder.why);
 		if (r > 0)
-			console_send(relay->console, &frame.head, frame.payload);
+			client_frame(relay, &frame);
 	}
+}
+
+static int receive_start(struct relay *relay)
+{
+	relay->iov = (struct iovec){ relay->received, RECEIVE_SIZE };
+	relay->message = (struct msghdr){ .msg_iov = &relay->iov, .msg_iovlen = 1,
+					  .msg_control = relay->control.bytes,
+					  .msg_controllen = sizeof(relay->control.bytes) };
+	return loop_recvmsg(relay->loop, &relay->recv, relay->fd, &relay->message);
 }
 
 void relay_step(struct relay *relay)
 {
 	if (relay->client_gone)
 		return;
+	if (relay->resume_due)
+		resume_send(relay);
 	client_frames(relay);
-	if (relay->state == RELAY_RUNNING && !relay->recv.busy &&
-	    relay->received_at == relay->received_len &&
-	    loop_recv(relay->loop, &relay->recv, relay->fd, relay->received,
-		      RECEIVE_SIZE) < 0)
+	if (relay->state >= RELAY_RUNNING && !relay->recv.busy &&
+	    relay->received_at == relay->received_len && receive_start(relay) < 0)
 		relay->client_gone = true;
 	relay_flush(relay);
 }

@@ -4,6 +4,10 @@
  * Every exit reason that is no device access ends the guest, each with its own words. A kick
  * sets run->immediate_exit and sends SIGUSR1, so that a KVM_RUN under way or about to begin
  * returns at once.
+ *
+ * A pause is a kick after which the thread waits. It does so only when KVM_RUN has come back
+ * for the kick's sake: an access that was dispatched is completed by the next KVM_RUN, and
+ * until then the registers are not those of any instruction's end.
  */
 #include "vmm/vm.h"
 
@@ -205,6 +209,13 @@ static void semaphore_wait(sem_t *semaphore)
 		;
 }
 
+static void pause_here(struct vm *vm)
+{
+	atomic_store(&vm->vcpu.paused, true);
+	vm_wake(vm);
+	semaphore_wait(&vm->vcpu.go);
+}
+
 static void *vcpu_main(void *arg)
 {
 	struct vm *vm = arg;
@@ -220,8 +231,11 @@ static void *vcpu_main(void *arg)
 		int r = ioctl(vm->kvm.vcpu, KVM_RUN, 0);
 		int error = errno;
 
-		if (r < 0 && (error == EINTR || error == EAGAIN))
+		if (r < 0 && (error == EINTR || error == EAGAIN)) {
+			if (atomic_load(&vm->vcpu.pause))
+				pause_here(vm);
 			continue;
+		}
 		pthread_mutex_lock(&vm->loop.lock);
 		if (r < 0)
 			run_failed(vm, error);
@@ -269,12 +283,35 @@ void vcpu_go(struct vm *vm)
 	sem_post(&vm->vcpu.go);
 }
 
-void vcpu_kick(struct vm *vm)
+static void kick(struct vm *vm)
 {
-	atomic_store(&vm->vcpu.stop, true);
 	__atomic_store_n(&vm->kvm.run->immediate_exit, 1, __ATOMIC_SEQ_CST);
 	if (!atomic_load(&vm->vcpu.exited))
 		pthread_kill(vm->vcpu.thread, KICK_SIGNAL);
+}
+
+void vcpu_kick(struct vm *vm)
+{
+	atomic_store(&vm->vcpu.stop, true);
+	kick(vm);
+	if (atomic_load(&vm->vcpu.pause))
+		vcpu_resume(vm);
+}
+
+void vcpu_pause(struct vm *vm)
+{
+	atomic_store(&vm->vcpu.paused, false);
+	atomic_store(&vm->vcpu.pause, true);
+	kick(vm);
+}
+
+/* Where it was not paused yet (the VM ends meanwhile), the post lets the wait go by. */
+void vcpu_resume(struct vm *vm)
+{
+	atomic_store(&vm->vcpu.pause, false);
+	if (!atomic_load(&vm->vcpu.stop))
+		__atomic_store_n(&vm->kvm.run->immediate_exit, 0, __ATOMIC_SEQ_CST);
+	sem_post(&vm->vcpu.go);
 }
 
 void vcpu_join(struct vm *vm)

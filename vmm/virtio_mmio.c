@@ -3,6 +3,7 @@
 #include "vmm/virtio_mmio.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #define MAGIC	0x74726976u	/* "virt" */
@@ -255,4 +256,64 @@ int virtio_mmio_access(struct virtio_mmio *dev, uint64_t offset, unsigned int le
 		return nonsense(dev, "register access that is not 32 bits wide");
 	return write ? register_write(dev, offset, *value) :
 		       register_read(dev, offset, value);
+}
+
+/* ---- Snapshots ---- */
+
+_Static_assert(VIRTIO_QUEUES_MAX <= SNAPSHOT_QUEUES_MAX, "queues");
+
+void virtio_mmio_save(const struct virtio_mmio *dev, struct saved_virtio *saved)
+{
+	*saved = (struct saved_virtio){
+		.device_id = dev->device_id,
+		.status = dev->status,
+		.features_select = dev->features_select,
+		.driver_select = dev->driver_select,
+		.queue_select = dev->queue_select,
+		.driver_features = dev->driver_features,
+		.interrupt_status = dev->interrupt_status,
+		.queue_count = dev->queue_count,
+	};
+	for (unsigned int i = 0; i < dev->queue_count; i++) {
+		const struct virtqueue *vq = &dev->queues[i];
+
+		saved->queues[i] = (struct saved_queue){
+			.size = vq->size, .ready = vq->ready, .desc_gpa = vq->desc_gpa,
+			.avail_gpa = vq->avail_gpa, .used_gpa = vq->used_gpa,
+			.next_avail = vq->next_avail, .next_used = vq->next_used };
+	}
+}
+
+int virtio_mmio_load(struct virtio_mmio *dev, const struct saved_virtio *saved,
+		     struct err *err)
+{
+	if (saved->device_id != dev->device_id || saved->queue_count != dev->queue_count)
+		return err_set(err, EINVAL, "the snapshot has another device (%u with %u "
+			       "queues) where %u with %u belongs", saved->device_id,
+			       saved->queue_count, dev->device_id, dev->queue_count);
+	if (saved->status & ~(uint32_t)STATUS_ALL ||
+	    saved->driver_features & ~features_offered(dev))
+		return err_set(err, EINVAL, "the snapshot's device %u has status 0x%x and "
+			       "features 0x%" PRIx64 ", which no driver can set",
+			       saved->device_id, saved->status, saved->driver_features);
+	for (unsigned int i = 0; i < dev->queue_count; i++) {
+		const struct saved_queue *from = &saved->queues[i];
+		struct virtqueue *vq = &dev->queues[i];
+
+		*vq = (struct virtqueue){ .size = from->size, .desc_gpa = from->desc_gpa,
+					  .avail_gpa = from->avail_gpa,
+					  .used_gpa = from->used_gpa };
+		if (from->ready && virtqueue_enable(vq, dev->memory) < 0)
+			return err_set(err, EINVAL, "queue %u of the snapshot's device %u: %s",
+				       i, saved->device_id, vq->why);
+		vq->next_avail = from->next_avail;
+		vq->next_used = from->next_used;
+	}
+	dev->status = saved->status;
+	dev->features_select = saved->features_select;
+	dev->driver_select = saved->driver_select;
+	dev->queue_select = saved->queue_select;
+	dev->driver_features = saved->driver_features;
+	dev->interrupt_status = saved->interrupt_status;
+	return 0;
 }

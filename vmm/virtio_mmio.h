@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
+#include "snapshot/state.h"
 #include "vmm/memory.h"
 #include "vmm/virtqueue.h"
 
@@ -53,6 +55,11 @@ int virtio_mmio_access(struct virtio_mmio *dev, uint64_t offset, unsigned int le
 
 /* Whether the driver has set everything up: its queues may be served. */
 bool virtio_mmio_running(const struct virtio_mmio *dev);
+
+void virtio_mmio_save(const struct virtio_mmio *dev, struct saved_virtio *saved);
+/* Into a device just initialised. Returns 0 or -EINVAL with err set. */
+int virtio_mmio_load(struct virtio_mmio *dev, const struct saved_virtio *saved,
+		     struct err *err);
 
 /* Tells the driver that buffers of the queue were used, if it wants to know. */
 void virtio_mmio_used(struct virtio_mmio *dev, unsigned int queue);

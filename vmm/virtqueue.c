@@ -102,22 +102,12 @@ static int chain_add(struct virtqueue *vq, struct virtqueue_chain *chain,
 	return 0;
 }
 
-int virtqueue_pop(struct virtqueue *vq, struct virtqueue_chain *ret_chain)
+int virtqueue_walk(struct virtqueue *vq, uint16_t head, struct virtqueue_chain *ret_chain)
 {
 	struct vring_desc desc;
-	uint16_t waiting, index;
+	uint16_t index = head;
 
-	if (!vq->ready)
-		return 0;
-	waiting = (uint16_t)(load16(vq->avail + RING_IDX) - vq->next_avail);
-	if (waiting == 0)
-		return 0;
-	if (waiting > vq->size)
-		return nonsense(vq, "available index ahead of the ring");
-	index = load16(vq->avail + RING_ENTRIES + 2 * (vq->next_avail & (vq->size - 1)));
-	if (index >= vq->size)
-		return nonsense(vq, "descriptor index out of range");
-	ret_chain->head = index;
+	ret_chain->head = head;
 	ret_chain->readable = ret_chain->writable = 0;
 	ret_chain->readable_bytes = ret_chain->writable_bytes = 0;
 	do {
@@ -131,6 +121,25 @@ int virtqueue_pop(struct virtqueue *vq, struct virtqueue_chain *ret_chain)
 			return r;
 		index = desc.next;
 	} while (desc.flags & DESC_F_NEXT);
+	return 0;
+}
+
+int virtqueue_pop(struct virtqueue *vq, struct virtqueue_chain *ret_chain)
+{
+	uint16_t waiting, index;
+	int r;
+
+	if (!vq->ready)
+		return 0;
+	waiting = (uint16_t)(load16(vq->avail + RING_IDX) - vq->next_avail);
+	if (waiting == 0)
+		return 0;
+	if (waiting > vq->size)
+		return nonsense(vq, "available index ahead of the ring");
+	index = load16(vq->avail + RING_ENTRIES + 2 * (vq->next_avail & (vq->size - 1)));
+	r = virtqueue_walk(vq, index, ret_chain);
+	if (r < 0)
+		return r;
 	vq->next_avail++;
 	return 1;
 }

@@ -54,6 +54,10 @@ void virtqueue_reset(struct virtqueue *vq);
  * -EPROTO. ret_chain is only whole after 1. */
 int virtqueue_pop(struct virtqueue *vq, struct virtqueue_chain *ret_chain);
 
+/* Copies the chain that begins at a descriptor: a chain that was taken before the VM was
+ * saved. The queue is ready. Returns 0 or -EPROTO. */
+int virtqueue_walk(struct virtqueue *vq, uint16_t head, struct virtqueue_chain *ret_chain);
+
 /* Gives a chain back; written: bytes the device put into its writable buffers. */
 void virtqueue_push(struct virtqueue *vq, const struct virtqueue_chain *chain,
 		    uint32_t written);

@@ -7,21 +7,27 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "abi/layout.h"
 #include "base/fd.h"
 #include "base/time.h"
+#include "snapshot/digest.h"
+#include "snapshot/file.h"
 #include "vmm/boot.h"
-#include "vmm/clock.h"
 #include "vmm/cpu.h"
+#include "vmm/cpu_state.h"
 #include "vmm/jail.h"
 #include "vmm/symbols.h"
 
 #define GENERATION_FIRST	1u
 #define CONSOLE_DEVICE		0u
+#define IMAGE_DIGEST_BYTES	4096u	/* EROFS's superblock is among them, with its UUID */
+#define TSC_TOLERANCE_PPM	250u	/* as KVM's own */
 
 void vm_wake(struct vm *vm)
 {
@@ -151,6 +157,7 @@ static void step_run(struct vm *vm)
 	if (vm->console.to_guest.len > 0)
 		console_pump_step(vm);
 	console_text_step(vm, false);
+	request_step(vm);
 	relay_flush(&vm->relay);
 	if (vm->relay.client_gone)
 		vm_end(vm, CM_VM_CLIENT_GONE, 0, "the client went away%s%s",
@@ -217,11 +224,12 @@ static void vm_step(void *arg)
 		step_run(vm);
 		if (!vm->end.set)
 			return;
-		vcpu_kick(vm);
+		if (vm->vcpu.created)
+			vcpu_kick(vm);
 		vm->phase = VM_STOPPING;
 	}
 	if (vm->phase == VM_STOPPING) {
-		if (!atomic_load(&vm->vcpu.exited))
+		if (vm->vcpu.created && !atomic_load(&vm->vcpu.exited))
 			return;
 		vm->phase = VM_DRAINING;
 	}
@@ -251,7 +259,7 @@ static int events_init(struct vm *vm, struct err *err)
 	if (vm->wake_fd < 0)
 		return err_set_errno(err, errno, "cannot make an eventfd");
 	vm->wake = (struct loop_op){ .done = on_event, .owner = vm };
-	for (unsigned int i = 0; i < CONSOLE_QUEUES; i++) {
+	for (unsigned int i = 0; i < CONSOLE_QUEUES && !vm->options->hold; i++) {
 		int r;
 
 		vm->bell_fds[i] = eventfd(0, EFD_CLOEXEC);
@@ -288,7 +296,7 @@ static int guest_load(struct vm *vm, struct err *err)
 	return r;
 }
 
-static int devices_init(struct vm *vm, struct err *err)
+static int devices_init(struct vm *vm, uint64_t generation, struct err *err)
 {
 	const struct vm_options *o = vm->options;
 	int r;
@@ -298,33 +306,61 @@ static int devices_init(struct vm *vm, struct err *err)
 		r = console_init(&vm->console, &vm->memory, console_interrupt, vm);
 	if (r < 0)
 		return err_set_errno(err, r, "cannot set up the devices");
-	r = relay_init(&vm->relay, &vm->loop, &vm->console, o->channel_fd, GENERATION_FIRST,
-		       err);
+	vm->clock.generation = generation;
+	r = relay_init(&vm->relay, &vm->loop, &vm->console, o->channel_fd, generation, err);
 	vm->console.room = relay_room;
 	vm->console.frame = relay_guest_frame;
 	vm->console.arg = &vm->relay;
 	vm->relay.booted = on_booted;
+	vm->relay.request = request_begin;
 	vm->relay.arg = vm;
 	return r;
 }
 
-int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
+/* SHA-256 of a file's first bytes, `max` of them at most; zeros where there is no file. */
+static int file_digest(int fd, uint64_t max, uint8_t digest[SNAPSHOT_DIGEST], struct err *err)
 {
+	uint8_t *bytes;
+	ssize_t n;
+	int r = 0;
+
+	memset(digest, 0, SNAPSHOT_DIGEST);
+	if (fd < 0)
+		return 0;
+	bytes = malloc(max);
+	n = bytes ? pread(fd, bytes, max, 0) : -1;
+	if (n < 0 || snapshot_digest(bytes, (size_t)n, digest) < 0)
+		r = err_set(err, EIO, "cannot take the digest of the image or the kernel");
+	free(bytes);
+	return r;
+}
+
+/* What snapshots of this VM say of the files it was made of. */
+static int digests_take(struct vm *vm, struct err *err)
+{
+	const struct vm_options *o = vm->options;
+	int r = 0;
+
+	if (o->snapshots || o->snapshot_count > 0)
+		r = file_digest(o->image_fd, IMAGE_DIGEST_BYTES, vm->image_digest, err);
+	if (r == 0 && (o->snapshots || o->snapshot_count > 0))
+		r = file_digest(o->kernel_fd, o->kernel_size, vm->kernel_digest, err);
+	return r;
+}
+
+static int init_boot(struct vm *vm, struct err *err)
+{
+	const struct vm_options *o = vm->options;
 	int r;
 
-	*vm = (struct vm){ .options = options, .kvm = KVM_INIT, .wake_fd = -1,
-			   .bell_fds = { -1, -1 }, .smaps_fd = -1 };
-	r = loop_init(&vm->loop, err);
-	if (r < 0)
-		return r;
-	vm->loop.idle = vm_step;
-	vm->loop.idle_arg = vm;
 	/* Files first: a bad one must not cost a VM. */
-	r = elf_check(options->kernel_fd, options->kernel_size, &vm->kernel, err);
+	r = elf_check(o->kernel_fd, o->kernel_size, &vm->kernel, err);
 	if (r == 0)
-		r = memory_init(&vm->memory, options->memory_size, err);
-	if (r == 0 && options->image_fd >= 0)
-		r = memory_add_image(&vm->memory, options->image_fd, err);
+		r = memory_init(&vm->memory, o->memory_size, err);
+	if (r == 0 && o->image_fd >= 0)
+		r = memory_add_image(&vm->memory, o->image_fd, err);
+	if (r == 0)
+		r = digests_take(vm, err);
 	if (r == 0)
 		r = kvm_open(&vm->kvm, err);
 	if (r == 0)
@@ -334,60 +370,224 @@ int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
 	if (r == 0)
 		r = cpu_setup(&vm->kvm, &vm->kernel.note, err);
 	if (r == 0)
-		r = devices_init(vm, err);
+		r = devices_init(vm, GENERATION_FIRST, err);
+	return r == 0 ? events_init(vm, err) : r;
+}
+
+/* ---- From a snapshot ---- */
+
+/* Whether this host, with the files it was given, is one the state can go on in. */
+static int state_check(const struct vm *vm, const struct saved_machine *m, struct err *err)
+{
+	uint64_t khz = vm->kvm.tsc_khz, difference;
+
+	if (m->image_size != vm->memory.image_size ||
+	    memcmp(m->image_digest, vm->image_digest, SNAPSHOT_DIGEST))
+		return err_set(err, EINVAL, "the root image is not the one that the snapshot "
+			       "was made with%s%.*s", m->image_path.size ? ": " : "",
+			       (int)m->image_path.size, (const char *)m->image_path.data);
+	difference = khz > m->tsc_khz ? khz - m->tsc_khz : m->tsc_khz - khz;
+	if (difference > m->tsc_khz / 1000000 * TSC_TOLERANCE_PPM + 1)
+		return err_set(err, EOPNOTSUPP, "the snapshot's guest counts on a TSC of %"
+			       PRIu64 " kHz, this host's has %" PRIu64, m->tsc_khz, khz);
+	if (m->apic_timer_hz != vm->kvm.apic_timer_hz)
+		return err_set(err, EOPNOTSUPP, "the snapshot's guest counts on a LAPIC timer "
+			       "of %" PRIu64 " Hz, this host's KVM has %" PRIu64,
+			       m->apic_timer_hz, vm->kvm.apic_timer_hz);
+	return 0;
+}
+
+/* KVM objects and devices with the state in them; memory is there. */
+static int init_from_state(struct vm *vm, const struct snapshot_state *state, struct err *err)
+{
+	uint64_t generation = 0;
+	int r = kvm_create(&vm->kvm, &vm->memory, err);
+
 	if (r == 0)
-		r = events_init(vm, err);
+		r = state_check(vm, &state->machine, err);
+	if (r == 0)
+		r = cpu_load(&vm->kvm, &state->cpuid, &state->vcpu, state->machine.tsc, err);
+	while (r == 0 && (generation == 0 || generation == state->machine.generation)) {
+		/* Random: no two VMs with one past may have the same. */
+		if (getrandom(&generation, sizeof(generation), 0) != sizeof(generation))
+			r = err_set_errno(err, errno, "cannot get random bytes");
+	}
+	if (r == 0)
+		r = devices_init(vm, generation, err);
+	if (r == 0)
+		r = console_load(&vm->console, &state->console, err);
+	vm->clock.monotonic_ns = state->machine.monotonic_ns;
+	relay_set_restored(&vm->relay);
+	return r == 0 ? events_init(vm, err) : r;
+}
+
+/* The chain's memory and its last state. */
+static int chain_load(struct vm *vm, struct snapshot_state *ret_state, struct err *err)
+{
+	const struct vm_options *o = vm->options;
+	static struct snapshot files[VM_SNAPSHOTS_MAX];
+	const struct snapshot *chain[VM_SNAPSHOTS_MAX];
+	struct snapshot *last = &files[o->snapshot_count - 1];
+	int r = 0;
+
+	for (unsigned int i = 0; i < o->snapshot_count && r == 0; i++) {
+		chain[i] = &files[i];
+		r = snapshot_open(&files[i], o->snapshot_fds[i], err);
+	}
+	if (r == 0)
+		r = memory_init(&vm->memory, last->state.machine.memory_size, err);
+	if (r == 0)
+		r = snapshot_map(chain, o->snapshot_count, vm->memory.ram.addr, err);
+	if (r == 0) {
+		*ret_state = last->state;
+		last->state = (struct snapshot_state){ 0 };
+	}
+	for (unsigned int i = 0; i < o->snapshot_count; i++)
+		snapshot_close(&files[i]);
 	return r;
+}
+
+static int init_restore(struct vm *vm, struct err *err)
+{
+	const struct vm_options *o = vm->options;
+	int r = chain_load(vm, &vm->held, err);
+
+	if (r == 0 && o->image_fd >= 0)
+		r = memory_add_image(&vm->memory, o->image_fd, err);
+	if (r == 0)
+		r = digests_take(vm, err);
+	if (r == 0)
+		r = kvm_open(&vm->kvm, err);
+	if (r < 0)
+		return r;
+	if (!o->hold) {
+		r = init_from_state(vm, &vm->held, err);
+		snapshot_state_done(&vm->held);
+		return r;
+	}
+	r = devices_init(vm, GENERATION_FIRST, err);
+	relay_set_held(&vm->relay);
+	return r == 0 ? events_init(vm, err) : r;
+}
+
+static void vm_zero(struct vm *vm, const struct vm_options *options)
+{
+	*vm = (struct vm){ .options = options, .kvm = KVM_INIT, .wake_fd = -1,
+			   .bell_fds = { -1, -1 }, .smaps_fd = -1, .request.reports = -1 };
+}
+
+static int vm_loop_init(struct vm *vm, struct err *err)
+{
+	int r = loop_init(&vm->loop, err);
+
+	vm->loop.idle = vm_step;
+	vm->loop.idle_arg = vm;
+	return r;
+}
+
+int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
+{
+	int r;
+
+	vm_zero(vm, options);
+	r = vm_loop_init(vm, err);
+	if (r < 0)
+		return r;
+	if ((options->snapshots || options->snapshot_count > 0) && snapshot_prepare() < 0)
+		return err_set(err, ENOMEM, "libcrypto offers no SHA-256");
+	return options->snapshot_count > 0 ? init_restore(vm, err) : init_boot(vm, err);
+}
+
+int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
+		  const struct snapshot_state *state, struct err *err)
+{
+	int r;
+
+	vm_zero(vm, options);
+	vm->memory = from->memory;
+	vm->kvm = from->kvm;
+	kvm_forget(&vm->kvm);
+	memcpy(vm->image_digest, from->image_digest, sizeof(vm->image_digest));
+	memcpy(vm->kernel_digest, from->kernel_digest, sizeof(vm->kernel_digest));
+	r = vm_loop_init(vm, err);
+	return r == 0 ? init_from_state(vm, state, err) : r;
 }
 
 static int clock_start(struct vm *vm, struct err *err)
 {
-	struct clock_params params = { .monotonic_ns = 0, .tsc_khz = vm->kvm.tsc_khz,
-				       .generation = GENERATION_FIRST };
-	int r = kvm_read_tsc(&vm->kvm, &params.tsc, err);
+	int r = kvm_read_tsc(&vm->kvm, &vm->clock.tsc, err);
 
-	params.realtime_ns = time_ns(CLOCK_REALTIME);
-	return r < 0 ? r : clock_write(&vm->memory, &params, err);
+	vm->clock.tsc_khz = vm->kvm.tsc_khz;
+	vm->clock.realtime_ns = time_ns(CLOCK_REALTIME);
+	return r < 0 ? r : clock_write(&vm->memory, &vm->clock, err);
 }
 
 static int events_start(struct vm *vm)
 {
 	int r = loop_read_event(&vm->loop, &vm->wake, vm->wake_fd);
 
-	for (unsigned int i = 0; i < CONSOLE_QUEUES && r == 0; i++)
+	for (unsigned int i = 0; i < CONSOLE_QUEUES && r == 0 && !vm->options->hold; i++)
 		r = loop_read_event(&vm->loop, &vm->bells[i], vm->bell_fds[i]);
-	if (r == 0)
+	if (r == 0 && !vm->options->hold)
 		r = loop_timeout(&vm->loop, &vm->boot_timer, vm->options->boot_timeout_ns);
 	if (r == 0)
 		r = relay_start(&vm->relay);
 	return r;
 }
 
-int vm_run(struct vm *vm, struct err *err)
+/* The guest's clocks and perhaps its rings are not as it left them: it looks at both. */
+static int restored_wake(const struct vm *vm)
 {
-	int r;
+	int r = kvm_signal_vector(&vm->kvm, CM_VEC_TIMER);
 
-	if (vm->options->verbose)
+	return r < 0 ? r : kvm_signal_vector(&vm->kvm, CM_VEC_VIRTIO(CONSOLE_DEVICE));
+}
+
+int vm_start(struct vm *vm, bool jailed, struct err *err)
+{
+	const struct vm_options *o = vm->options;
+	int r = 0;
+
+	if (o->verbose && !jailed)
 		vm->smaps_fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
-	r = vcpu_start(vm, err);
-	if (r == 0)
-		r = jail_enter(err);
-	if (r == 0)
+	if (!o->hold)
+		r = vcpu_start(vm, err);
+	if (r == 0 && !jailed)
+		r = jail_enter(o->snapshots, err);
+	if (r == 0 && !o->hold)
 		r = clock_start(vm, err);
 	if (r < 0)
 		return r;
 	r = events_start(vm);
+	if (r == 0 && vm->relay.restored)
+		r = restored_wake(vm);
 	if (r < 0)
-		return err_set_errno(err, r, "cannot start the event loop");
-	vcpu_go(vm);
-	r = loop_run(&vm->loop);
+		return err_set_errno(err, r, "cannot start the VM");
+	if (!o->hold)
+		vcpu_go(vm);
+	return 0;
+}
+
+int vm_serve(struct vm *vm, struct err *err)
+{
+	int r = loop_run(&vm->loop);
+
 	return r < 0 ? err_set_errno(err, r, "the event loop failed") : 0;
+}
+
+int vm_run(struct vm *vm, struct err *err)
+{
+	int r = vm_start(vm, false, err);
+
+	return r < 0 ? r : vm_serve(vm, err);
 }
 
 void vm_done(struct vm *vm)
 {
 	vcpu_join(vm);
 	loop_done(&vm->loop);
+	request_done(vm);
+	snapshot_state_done(&vm->held);
 	relay_done(&vm->relay);
 	console_done(&vm->console);
 	platform_done(&vm->platform);

@@ -2,9 +2,10 @@
 /*
  * One VM: what it is made of, and its life.
  *
- * vm_init() builds everything up to the first guest instruction; vm_run() jails the process,
- * lets the vCPU go and serves the loop until the VM is gone. Phases, moved on by the loop
- * thread in vm_step():
+ * vm_init() builds everything up to the first guest instruction, from a kernel or from
+ * snapshot files; vm_run() jails the process, lets the vCPU go and serves the loop until the
+ * VM is gone. A held VM (options.hold) has a state and memory but no vCPU: it only waits to be
+ * forked. request.c saves and forks. Phases, moved on by the loop thread in vm_step():
  *
  *   RUN       until vm->end is set, by either thread: the first reason stands
  *   STOPPING  the vCPU was kicked; wait until its thread is out of KVM_RUN for good
@@ -24,6 +25,8 @@
 
 #include "abi/channel.h"
 #include "base/err.h"
+#include "snapshot/state.h"
+#include "vmm/clock.h"
 #include "vmm/console.h"
 #include "vmm/elf.h"
 #include "vmm/kvm.h"
@@ -32,7 +35,8 @@
 #include "vmm/platform.h"
 #include "vmm/relay.h"
 
-#define VM_TEXT_MAX	2048u
+#define VM_TEXT_MAX		2048u
+#define VM_SNAPSHOTS_MAX	32u	/* in a chain */
 
 struct vm_options {
 	int kernel_fd;			/* all owned by the caller, -1: none */
@@ -41,10 +45,15 @@ struct vm_options {
 	uint64_t initd_size;
 	int image_fd;
 	int channel_fd;
-	uint64_t memory_size;
+	const int *snapshot_fds;	/* a chain, the full one first; then no kernel is loaded */
+	unsigned int snapshot_count;	/* 0: boot */
+	const char *image_path;		/* only to be noted in snapshots */
+	uint64_t memory_size;		/* when booting */
 	uint64_t boot_timeout_ns;
 	const char *bootargs;
 	bool verbose;
+	bool snapshots;			/* VM_SAVE and VM_FORK are possible */
+	bool hold;			/* do not run, only fork; implies a snapshot */
 	uint64_t start_ns;		/* of the process, monotonic */
 };
 
@@ -64,7 +73,36 @@ struct vcpu {
 	sem_t ready;		/* the thread is past what starting one calls */
 	sem_t go;
 	atomic_bool stop;	/* set by the loop thread, with run->immediate_exit */
+	atomic_bool pause;	/* likewise */
+	atomic_bool paused;	/* set by the vCPU thread: it waits for vcpu_resume() */
 	atomic_bool exited;	/* set by the vCPU thread as its last act */
+};
+
+enum vm_request_kind { REQUEST_NONE, REQUEST_SAVE, REQUEST_FORK };
+
+/* What a child tells its parent, in one write to the pipe. */
+struct child_report {
+	uint32_t index;
+	uint32_t error;			/* errno; 0: saved, or running */
+	uint8_t id[SNAPSHOT_DIGEST];	/* of what was saved */
+	char text[ERR_TEXT_MAX];
+};
+
+/* VM_SAVE or VM_FORK under way; one at a time. */
+struct vm_request {
+	enum vm_request_kind kind;
+	bool stopping;			/* the vCPU was asked to pause */
+	int fds[CM_VM_FORK_MAX];
+	unsigned int count;
+	uint64_t stop_ns;		/* when it was asked */
+	uint64_t pause_ns;		/* until it went on */
+	int reports;			/* the pipe's reading end, -1: none */
+	struct loop_op op;
+	struct child_report report;	/* what op reads */
+	unsigned int reported;
+	uint32_t pids[CM_VM_FORK_MAX];
+	uint8_t id[SNAPSHOT_DIGEST];
+	struct err err;			/* of the first child that failed */
 };
 
 struct vm {
@@ -77,6 +115,10 @@ struct vm {
 	struct console console;
 	struct relay relay;
 	struct vcpu vcpu;
+	struct clock_params clock;	/* as the page was written */
+	uint8_t image_digest[SNAPSHOT_DIGEST], kernel_digest[SNAPSHOT_DIGEST];
+	struct snapshot_state held;	/* of a held VM */
+	struct vm_request request;
 
 	enum vm_phase phase;
 	struct vm_end end;		/* loop lock */
@@ -87,6 +129,17 @@ struct vm {
 };
 
 int vm_init(struct vm *vm, const struct vm_options *options, struct err *err);
+
+/* In a child of fork(2), with all of the parent's descriptors closed but KVM's device and the
+ * new client's socket: a VM over the memory that was inherited. `from` and state are the
+ * parent's. vm_serve() follows. */
+int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
+		  const struct snapshot_state *state, struct err *err);
+
+/* The two halves of vm_run(): up to the first instruction, and from there. */
+int vm_start(struct vm *vm, bool jailed, struct err *err);
+int vm_serve(struct vm *vm, struct err *err);
+
 /* Returns 0 when the VM came to an end that was reported to the client, or -errno. */
 int vm_run(struct vm *vm, struct err *err);
 void vm_done(struct vm *vm);
@@ -108,7 +161,18 @@ int vcpu_start(struct vm *vm, struct err *err);
 void vcpu_go(struct vm *vm);
 /* Makes it leave KVM_RUN and end; vm->vcpu.exited tells when. */
 void vcpu_kick(struct vm *vm);
+/* Makes it leave KVM_RUN and wait; vm->vcpu.paused tells when (or exited, where it ended). */
+void vcpu_pause(struct vm *vm);
+void vcpu_resume(struct vm *vm);
 void vcpu_join(struct vm *vm);
+
+/* ---- request.c ---- */
+
+/* For struct relay. */
+void request_begin(void *arg, const struct frame *frame, const int *fds);
+/* Does what is due; part of vm_step(). */
+void request_step(struct vm *vm);
+void request_done(struct vm *vm);
 
 /* ---- usage.c ---- */
 

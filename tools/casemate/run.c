@@ -9,6 +9,10 @@
  * belong to others too): pipes and sockets get at most PIPE_BUF bytes once poll says there is
  * room, which cannot block.
  *
+ * With --from the guest has a past. Frames of commands that were under way come before
+ * VM_BOOTED (abi/channel.h); our own EXEC goes out after it, with an id that is free. Without
+ * a COMMAND of ours we take the place of the client of the command that RUNNING names.
+ *
  * The ends, in struct run: `exited` (EXIT or FAILED came: flush, then go), `vm_gone` (VM_END
  * or the socket's end) and `stop` (timeout, signal, failure of ours). Whatever the end, the
  * VMM is killed and reaped; the VM dies with it. casemate killed itself: the VMM sees its
@@ -38,8 +42,8 @@
 #include "base/frame.h"
 #include "base/time.h"
 #include "tools/casemate/casemate.h"
+#include "tools/casemate/run_save.h"
 
-#define EXEC_ID		1u
 #define TO_VMM_CAP	(4 * FRAME_BYTES_MAX)
 #define STDIN_CHUNK	32768u
 #define CREDIT_STEP	(CM_CREDIT_INITIAL / 4)	/* grant again from this many bytes on */
@@ -53,6 +57,7 @@ struct output {
 	uint16_t type;		/* CM_F_STDOUT or CM_F_STDERR */
 	struct buf pending;
 	uint32_t credit;	/* bytes the guest may still send */
+	uint32_t early;		/* bytes pending that came before RUNNING: they cost no credit */
 	uint32_t owed;		/* bytes written since the last grant */
 	bool chunked;		/* a pipe or socket: PIPE_BUF at a time */
 	bool broken;		/* nobody reads it any more: drop */
@@ -60,6 +65,12 @@ struct output {
 
 struct run {
 	const struct run_options *options;
+	uint32_t exec_id;	/* of our command; 0: not known yet */
+	uint32_t ids_used;	/* the highest that the guest has */
+	bool resumed;		/* our command's streams count: it is ours, or said RUNNING */
+	struct save save;
+	struct line_match ready;
+	bool save_due, save_asked, save_done;
 	pid_t vmm;
 	int channel;
 	int signals;
@@ -148,45 +159,9 @@ static int exec_queue(struct run *run)
 		return err_set(&run->err, E2BIG, "the command's arguments and environment are "
 			       "too long: %u bytes are possible", CM_FRAME_MAX);
 	head = frame_head(CM_F_EXEC, (uint16_t)((o->tty ? CM_EXEC_TTY : 0) |
-			  (run->stdin_open ? CM_EXEC_STDIN : 0)), EXEC_ID, (uint32_t)used);
+			  (run->stdin_open ? CM_EXEC_STDIN : 0)), run->exec_id, (uint32_t)used);
 	buf_append(&run->to_vmm, &head, sizeof(head));
 	return buf_append(&run->to_vmm, payload, used);
-}
-
-/* ---- Text for a person ---- */
-
-static void text_show(const char *prefix, const struct frame *frame, size_t skip)
-{
-	size_t n = frame->head.length - skip;
-	char *text = malloc(n + 1);
-
-	if (!text)
-		return;
-	memcpy(text, frame->payload + skip, n);
-	frame_text_clean(text, n);
-	while (n > 0 && text[n - 1] == '\n')
-		n--;
-	text[n] = '\0';
-	fprintf(stderr, "%s%s\n", prefix, text);
-	free(text);
-}
-
-static void booted_show(const struct run *run, const struct frame *frame)
-{
-	static const char *const names[8] = { "guest ready", "kernel", "devices", "root",
-					      "init" };
-	struct cm_vm_booted booted;
-
-	memcpy(&booted, frame->payload, sizeof(booted));
-	fprintf(stderr, "casemate: boot, milliseconds since the VMM's start:");
-	for (int i = 1; i <= 8; i++) {
-		uint64_t ns = booted.stage_ns[i % 8];
-
-		if (ns && names[i % 8])
-			fprintf(stderr, " %s %.1f", names[i % 8], (double)ns / 1e6);
-	}
-	fprintf(stderr, "; since ours: %.1f\n",
-		(double)(time_monotonic_ns() - run->start_ns) / 1e6);
 }
 
 /* ---- Frames from the VMM ---- */
@@ -201,15 +176,81 @@ static void on_output(struct run *run, struct output *out, const struct frame *f
 {
 	uint32_t n = frame->head.length;
 
-	if (n > out->credit) {
+	if (run->resumed ? n > out->credit : n > buf_space(&out->pending)) {
 		protocol_error(run, "more output than it was granted");
 		return;
 	}
-	out->credit -= n;
+	if (run->resumed)
+		out->credit -= n;
+	else
+		out->early += n;
 	if (out->broken)
 		out->owed += n;
 	else
 		buf_append(&out->pending, frame->payload, n);
+}
+
+/* ---- Saving ---- */
+
+static bool saving(const struct run *run)
+{
+	return run->save_due && !run->save_done && !run->stop;
+}
+
+/* The command is over: that is when it is saved, unless a line was to be waited for. */
+static void save_on_exit(struct run *run)
+{
+	const struct run_options *o = run->options;
+
+	if (!o->save || run->save_due)
+		return;
+	if (o->ready_line)
+		err_set(&run->err, ECHILD, "nothing was saved: the command ended before it "
+			"said \"%s\"", o->ready_line);
+	else if (run->status)
+		err_set(&run->err, ECHILD, "nothing was saved: the command failed");
+	else
+		run->save_due = true;
+	if (run->err.code && !run->status)
+		run->status = EXIT_CASEMATE;
+}
+
+/* The request travels with a descriptor, so it goes out by itself and not through to_vmm. */
+static void save_step(struct run *run)
+{
+	if (!saving(run) || run->save_asked || run->to_vmm.len > 0)
+		return;
+	run->save_asked = true;
+	if (save_request(&run->save, run->channel, &run->err) < 0) {
+		run->exited = false;
+		run_failed(run);
+	}
+}
+
+static void on_saved(struct run *run, const struct frame *frame)
+{
+	struct cm_vm_saved saved;
+	const char *text = (const char *)frame->payload + sizeof(saved);
+
+	memcpy(&saved, frame->payload, sizeof(saved));
+	if (!run->save_asked || run->save_done) {
+		protocol_error(run, "an answer to nothing");
+		return;
+	}
+	run->save_done = true;
+	if (save_finish(&run->save, &saved, text, frame->head.length - sizeof(saved),
+			&run->err) < 0) {
+		run->exited = false;
+		run_failed(run);
+		return;
+	}
+	if (run->options->verbose)
+		fprintf(stderr, "casemate: saved; the guest stood still for %.2f ms\n",
+			(double)saved.pause_ns / 1e6);
+	if (run->options->ready_line) {
+		run->exited = false;
+		run_stop(run, 0);
+	}
 }
 
 static void on_task_exit(struct run *run, const struct frame *frame)
@@ -224,12 +265,13 @@ static void on_task_exit(struct run *run, const struct frame *frame)
 		run->status = 128 + WTERMSIG((int)ended.status);
 	else
 		run->status = WEXITSTATUS((int)ended.status);
+	save_on_exit(run);
 }
 
 static void on_failed(struct run *run, const struct frame *frame)
 {
 	struct cm_failed failed;
-	const char *name = run->options->argv[0];
+	const char *name = run->options->argc ? run->options->argv[0] : "the command";
 	int status = EXIT_CASEMATE;
 
 	memcpy(&failed, frame->payload, sizeof(failed));
@@ -262,35 +304,6 @@ static void on_credit(struct run *run, const struct frame *frame)
 		run->stdin_credit += credit.bytes;
 }
 
-/* Why the VM is gone. Under --verbose all of it; else in one line, which has the first two of
- * the text: what happened, and the panic's message. */
-static void end_show(const struct run *run, const char *prefix, const struct frame *frame)
-{
-	const char *text = (const char *)frame->payload + sizeof(struct cm_vm_end);
-	int len = (int)(frame->head.length - sizeof(struct cm_vm_end));
-	int first = (int)strnlen(text, (size_t)len), second = 0;
-	const char *newline = memchr(text, '\n', (size_t)first);
-	char line[640];
-
-	if (run->options->verbose) {
-		text_show(prefix, frame, sizeof(struct cm_vm_end));
-		return;
-	}
-	if (newline) {
-		const char *rest = newline + 1;
-
-		newline = memchr(rest, '\n', (size_t)(text + first - rest));
-		second = (int)((newline ? newline : text + first) - rest);
-		first = (int)(rest - 1 - text);
-		snprintf(line, sizeof(line), "%s%.*s %.*s%s", prefix, first, text, second, rest,
-			 newline ? " (--verbose shows where)" : "");
-	} else {
-		snprintf(line, sizeof(line), "%s%.*s", prefix, first, text);
-	}
-	frame_text_clean(line, strlen(line));
-	fprintf(stderr, "%s\n", line);
-}
-
 static void on_vm_end(struct run *run, const struct frame *frame)
 {
 	struct cm_vm_end end;
@@ -302,38 +315,102 @@ static void on_vm_end(struct run *run, const struct frame *frame)
 	if (end.reason == CM_VM_POWEROFF)
 		err_set(&run->err, EIO, "the guest powered off before the command was over");
 	else if (end.reason == CM_VM_HOST_ERROR)
-		end_show(run, "casemate: ", frame);
+		run_end_show(run->options->verbose, "casemate: ", frame);
 	else
-		end_show(run, "casemate: the VM was lost: ", frame);
+		run_end_show(run->options->verbose, "casemate: the VM was lost: ", frame);
 	run_failed(run);
 }
 
-static bool frame_has_exec_id(const struct frame *frame)
+static void on_resize(struct run *run)
 {
-	return frame->head.id == EXEC_ID;
+	struct winsize size;
+	uint16_t payload[2];
+
+	if (!run->options->tty || ioctl(0, TIOCGWINSZ, &size) < 0)
+		return;
+	payload[0] = size.ws_row;
+	payload[1] = size.ws_col;
+	frame_queue(run, CM_F_RESIZE, run->exec_id, payload, sizeof(payload));
+}
+
+static void on_running(struct run *run, const struct frame *frame)
+{
+	struct cm_running running;
+
+	memcpy(&running, frame->payload, sizeof(running));
+	run->resumed = run->started = true;
+	for (int i = 0; i < 2; i++)
+		run->out[i].credit = CM_CREDIT_INITIAL;
+	run->stdin_credit = running.stdin_credit;
+	run->stdin_open &= (frame->head.flags & CM_EXEC_STDIN) != 0;
+	if (run->options->tty && !(frame->head.flags & CM_EXEC_TTY)) {
+		err_set(&run->err, ENOTTY, "the snapshot's command has no terminal: leave out "
+			"--tty");
+		run_failed(run);
+	}
+	on_resize(run);
+}
+
+static void on_booted(struct run *run, const struct frame *frame)
+{
+	const struct run_options *o = run->options;
+
+	run->booted = true;
+	if (o->verbose)
+		run_booted_show(frame, run->start_ns);
+	if (!o->from)
+		return;
+	if (o->argc == 0 && run->exec_id == 0) {
+		err_set(&run->err, ESRCH, "no command goes on in the snapshot: give one "
+			"behind --");
+		run_failed(run);
+	} else if (o->argc > 0) {
+		run->exec_id = run->ids_used + 1;
+		run->resumed = true;
+		if (run->exec_id == 0)
+			protocol_error(run, "no number is left for a command");
+		else if (exec_queue(run) < 0)
+			run_failed(run);
+	}
+}
+
+/* Whether a frame with an id is of our command. Others' go on without us. */
+static bool frame_is_ours(struct run *run, const struct frame *frame)
+{
+	uint32_t id = frame->head.id;
+
+	if (!run->options->from) {
+		if (id != run->exec_id)
+			protocol_error(run, "a frame for a command that does not exist");
+		return id == run->exec_id;
+	}
+	if (id > run->ids_used)
+		run->ids_used = id;
+	if (run->options->argc == 0 && run->exec_id == 0)
+		run->exec_id = id;
+	return id == run->exec_id;
 }
 
 static void frame_dispatch(struct run *run, const struct frame *frame)
 {
 	bool verbose = run->options->verbose;
 
-	if (frame->head.id != 0 && !frame_has_exec_id(frame)) {
-		protocol_error(run, "a frame for a command that does not exist");
-		return;
-	}
-	if (run->exited && frame->head.id != 0)
+	if (frame->head.id != 0 && (!frame_is_ours(run, frame) || run->exited))
 		return;
 	switch (frame->head.type) {
 	case CM_F_VM_BOOTED:
-		run->booted = true;
-		if (verbose)
-			booted_show(run, frame);
+		on_booted(run, frame);
+		break;
+	case CM_F_RUNNING:
+		on_running(run, frame);
 		break;
 	case CM_F_STARTED:
 		run->started = true;
 		break;
 	case CM_F_STDOUT:
 		on_output(run, &run->out[0], frame);
+		if (line_match_feed(&run->ready, frame->payload, frame->head.length))
+			run->save_due = true;
 		break;
 	case CM_F_STDERR:
 		on_output(run, &run->out[1], frame);
@@ -349,29 +426,32 @@ static void frame_dispatch(struct run *run, const struct frame *frame)
 		break;
 	case CM_F_REPORT:
 		if (verbose)
-			text_show("", frame, 0);
+			run_text_show("", frame, 0);
 		/* initd does not finish its report once it is told to stop */
-		if ((frame->head.flags & 1) && !run->report_done)
+		if ((frame->head.flags & 1) && run->farewell_sent && !run->report_done)
 			frame_queue(run, CM_F_SHUTDOWN, 0, NULL, 0);
 		run->report_done |= frame->head.flags & 1;
 		break;
 	case CM_F_ERROR:
 		if (!run->exited) {
-			text_show("casemate: the guest refused a request: ", frame, 0);
+			run_text_show("casemate: the guest refused a request: ", frame, 0);
 			run_failed(run);
 		}
+		break;
+	case CM_F_VM_SAVED:
+		on_saved(run, frame);
 		break;
 	case CM_F_VM_END:
 		on_vm_end(run, frame);
 		break;
 	case CM_F_VM_CONSOLE:
 		if (verbose)
-			text_show("guest: ", frame, 0);
+			run_text_show("guest: ", frame, 0);
 		break;
 	case CM_F_LOG:
 	case CM_F_VM_LOG:
 		if (verbose)
-			text_show(frame->head.type == CM_F_LOG ? "initd: " : "vmm: ", frame, 0);
+			run_text_show(frame->head.type == CM_F_LOG ? "initd: " : "vmm: ", frame, 0);
 		break;
 	default:
 		break;
@@ -447,7 +527,7 @@ static void output_credit(struct run *run, struct output *out)
 
 	if (out->owed < CREDIT_STEP || run->exited || run->stop)
 		return;
-	frame_queue(run, CM_F_CREDIT, EXEC_ID, &credit, sizeof(credit));
+	frame_queue(run, CM_F_CREDIT, run->exec_id, &credit, sizeof(credit));
 	out->credit += out->owed;
 	out->owed = 0;
 }
@@ -457,14 +537,15 @@ static void output_broken(struct run *run, struct output *out, int error)
 	uint32_t sigpipe = SIGPIPE;
 
 	out->broken = true;
-	out->owed += (uint32_t)out->pending.len;
+	out->owed += (uint32_t)out->pending.len - out->early;
+	out->early = 0;
 	buf_consume(&out->pending, out->pending.len);
 	if (error != EPIPE && !run->exited && out->type == CM_F_STDOUT) {
 		err_set_errno(&run->err, error, "cannot write the command's output");
 		run_failed(run);
 	} else if (!run->exited && out->type == CM_F_STDOUT) {
 		/* As if the task had written to the closed pipe itself. */
-		frame_queue(run, CM_F_SIGNAL, EXEC_ID, &sigpipe, sizeof(sigpipe));
+		frame_queue(run, CM_F_SIGNAL, run->exec_id, &sigpipe, sizeof(sigpipe));
 	}
 }
 
@@ -478,8 +559,11 @@ static void output_write(struct run *run, struct output *out)
 		len = PIPE_BUF;
 	n = write(out->fd, from, len);
 	if (n > 0) {
+		uint32_t early = (uint32_t)n < out->early ? (uint32_t)n : out->early;
+
 		buf_consume(&out->pending, (size_t)n);
-		out->owed += (uint32_t)n;
+		out->early -= early;
+		out->owed += (uint32_t)n - early;
 	} else if (n < 0 && errno != EAGAIN && errno != EINTR) {
 		output_broken(run, out, errno);
 	}
@@ -499,22 +583,10 @@ static void stdin_read(struct run *run)
 		n = 0;
 	}
 	run->stdin_credit -= (uint32_t)n;
-	frame_queue(run, CM_F_STDIN, EXEC_ID, bytes, (size_t)n);
+	frame_queue(run, CM_F_STDIN, run->exec_id, bytes, (size_t)n);
 }
 
 /* ---- Signals and time ---- */
-
-static void on_resize(struct run *run)
-{
-	struct winsize size;
-	uint16_t payload[2];
-
-	if (!run->options->tty || ioctl(0, TIOCGWINSZ, &size) < 0)
-		return;
-	payload[0] = size.ws_row;
-	payload[1] = size.ws_col;
-	frame_queue(run, CM_F_RESIZE, EXEC_ID, payload, sizeof(payload));
-}
 
 static void deadline_set(struct run *run, uint64_t from_now)
 {
@@ -543,7 +615,7 @@ static void signal_read(struct run *run)
 		return;
 	}
 	run->signal_seen = (int)number;
-	frame_queue(run, CM_F_SIGNAL, EXEC_ID, &number, sizeof(number));
+	frame_queue(run, CM_F_SIGNAL, run->exec_id, &number, sizeof(number));
 	deadline_set(run, GRACE_NS);
 }
 
@@ -673,7 +745,8 @@ static void run_loop(struct run *run)
 	if (run->options->timeout_ns)
 		deadline_set(run, run->options->timeout_ns);
 	while (!run->stop && !(run->exited && !output_waits(run) && run->vm_gone)) {
-		if (run->exited && !output_waits(run) && !run->vm_gone) {
+		save_step(run);
+		if (run->exited && !output_waits(run) && !run->vm_gone && !saving(run)) {
 			farewell(run);
 			if (run->vm_gone)
 				break;
@@ -722,6 +795,7 @@ static int run_init(struct run *run, const struct run_options *options)
 
 	*run = (struct run){ .options = options, .channel = -1, .signals = -1, .vmm = -1,
 			     .stdin_credit = CM_CREDIT_INITIAL, .err = ERR_INIT,
+			     .save = SAVE_INIT, .ready.line = options->ready_line,
 			     .start_ns = time_monotonic_ns() };
 	run->stdin_open = fcntl(0, F_GETFD) >= 0;
 	/* Closed standard descriptors would be given to something else. */
@@ -735,9 +809,10 @@ static int run_init(struct run *run, const struct run_options *options)
 		return err_set(&run->err, ENOTTY, "--tty needs a terminal as stdin");
 	output_init(&run->out[0], 1, CM_F_STDOUT);
 	output_init(&run->out[1], 2, CM_F_STDERR);
-	r = buf_init(&run->out[0].pending, CM_CREDIT_INITIAL);
+	/* What an earlier client had granted may come besides what we do. */
+	r = buf_init(&run->out[0].pending, 2 * CM_CREDIT_INITIAL);
 	if (r == 0)
-		r = buf_init(&run->out[1].pending, CM_CREDIT_INITIAL);
+		r = buf_init(&run->out[1].pending, 2 * CM_CREDIT_INITIAL);
 	if (r == 0)
 		r = buf_init(&run->to_vmm, TO_VMM_CAP);
 	if (r == 0)
@@ -747,6 +822,13 @@ static int run_init(struct run *run, const struct run_options *options)
 	run->signals = signals_open();
 	if (run->signals < 0)
 		return err_set_errno(&run->err, errno, "cannot wait for signals");
+	if (options->save &&
+	    save_begin(&run->save, options->save, options->sync, &run->err) < 0)
+		return run->err.code;
+	if (options->from)
+		return 0;
+	run->exec_id = 1;
+	run->resumed = true;
 	return exec_queue(run);
 }
 
@@ -757,6 +839,7 @@ static void run_done(struct run *run)
 	buf_done(&run->to_vmm);
 	frame_decoder_done(&run->decoder);
 	run->signals = fd_close(run->signals);
+	save_abandon(&run->save);
 }
 
 int cmd_run(int argc, char **argv)
@@ -781,6 +864,10 @@ int cmd_run(int argc, char **argv)
 	last_words(&run);
 	terminal_restore(&run);
 	vmm_end(&run);
+	if (options.save && !run.save_done && run.status == 0)
+		run.status = EXIT_CASEMATE;
+	if (options.save && !run.save_done)
+		err_set(&run.err, ECANCELED, "nothing was saved: the VM ended before that");
 	if (run.err.code)
 		casemate_fail("%s", run.err.text);
 	run_done(&run);

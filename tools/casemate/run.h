@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `casemate run`, in three parts: run_args.c reads the command line, run_vmm.c finds and checks
- * files and starts casemate-vmm, run.c talks to it until the task is over.
+ * `casemate run`: run_args.c reads the command line, run_vmm.c finds and checks files and
+ * starts casemate-vmm, run.c talks to it until the task is over; run_save.c and run_from.c are
+ * about snapshots, run_text.c about what people read.
  */
 #ifndef CASEMATE_TOOLS_RUN_H
 #define CASEMATE_TOOLS_RUN_H
@@ -11,12 +12,17 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/frame.h"
 
 #define RUN_ENV_MAX	1024u
 
 struct run_options {
 	const char *image;		/* NULL: the default one */
 	const char *kernel, *initd;	/* NULL: those beside this program */
+	const char *save;		/* file to save the VM to, or NULL */
+	const char *ready_line;		/* when: the command says this line; NULL: it is over */
+	bool sync;			/* the saved file is on the disk before we end */
+	const char *from;		/* snapshot to start from, or NULL */
 	uint64_t memory;		/* bytes */
 	uint64_t timeout_ns;		/* 0: none */
 	const char *workdir;
@@ -24,7 +30,7 @@ struct run_options {
 	const char *env[RUN_ENV_MAX];	/* "NAME=value", each name once */
 	unsigned int envc;
 	char **argv;			/* the task's; NULL-terminated */
-	unsigned int argc;
+	unsigned int argc;		/* 0 only with `from`: its command goes on */
 };
 
 /* Returns 0 or -EINVAL with err set. */
@@ -35,5 +41,14 @@ void run_usage(void);
  * Returns 0, or -errno with err set and nothing left behind. */
 int run_vmm_start(const struct run_options *options, pid_t *ret_pid, int *ret_channel,
 		  struct err *err);
+
+/* ---- run_text.c: for a person, on stderr ---- */
+
+/* A frame's text from byte `skip` of its payload on, made harmless. */
+void run_text_show(const char *prefix, const struct frame *frame, size_t skip);
+/* VM_BOOTED's stages. */
+void run_booted_show(const struct frame *frame, uint64_t start_ns);
+/* VM_END: all of its text under verbose, else what happened in one line. */
+void run_end_show(bool verbose, const char *prefix, const struct frame *frame);
 
 #endif

@@ -20,6 +20,10 @@ static const struct option options_known[] = {
 	{ "workdir", required_argument, NULL, 'w' },
 	{ "kernel", required_argument, NULL, 'k' },
 	{ "initd", required_argument, NULL, 'I' },
+	{ "save", required_argument, NULL, 's' },
+	{ "ready-when", required_argument, NULL, 'r' },
+	{ "sync", no_argument, NULL, 'y' },
+	{ "from", required_argument, NULL, 'f' },
 	{ "tty", no_argument, NULL, 'T' },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "trace", no_argument, NULL, 'S' },
@@ -56,6 +60,11 @@ void run_usage(void)
 	     "  --env NAME=VALUE set a variable of the command; may be given again.\n"
 	     "                   PATH, HOME=/root, TERM=dumb are set, nothing of the host's\n"
 	     "  --workdir DIR    start in DIR of the guest; default /\n"
+	     "  --save FILE      save the VM to FILE when the command has ended with status 0\n"
+	     "  --ready-when LINE  save it when the command writes this line, and end\n"
+	     "  --sync           the saved file is on the disk before casemate ends\n"
+	     "  --from FILE      start from a saved VM; its image and memory size are given.\n"
+	     "                   Without COMMAND the one that was saved running goes on\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
 	     "  --verbose        show boot stages, guest console and a report on stderr\n"
 	     "  --trace          --verbose, and each system call on stderr (slow)\n"
@@ -132,6 +141,18 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	case 'I':
 		o->initd = optarg;
 		return 0;
+	case 's':
+		o->save = optarg;
+		return 0;
+	case 'r':
+		o->ready_line = optarg;
+		return 0;
+	case 'y':
+		o->sync = true;
+		return 0;
+	case 'f':
+		o->from = optarg;
+		return 0;
 	case 'T':
 		o->tty = true;
 		return env_add(o, "TERM=xterm", err);
@@ -149,11 +170,30 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	}
 }
 
+static int check_together(struct run_options *o, struct err *err)
+{
+	if (o->argc == 0 && !o->from)
+		return err_set(err, EINVAL, "no command; see casemate run --help");
+	if (o->from && o->memory)
+		return err_set(err, EINVAL, "--mem does not go with --from: a saved VM has the "
+			       "memory it was saved with");
+	if (o->from && o->trace)
+		return err_set(err, EINVAL, "--trace does not go with --from: give it to the "
+			       "run that saves");
+	if (!o->save && (o->ready_line || o->sync))
+		return err_set(err, EINVAL, "--ready-when and --sync want --save");
+	if (o->ready_line && (!o->ready_line[0] || strchr(o->ready_line, '\n')))
+		return err_set(err, EINVAL, "--ready-when wants one line, without its newline");
+	if (!o->memory)
+		o->memory = MEMORY_DEFAULT;
+	return 0;
+}
+
 int run_parse(struct run_options *o, int argc, char **argv, struct err *err)
 {
 	int option, r;
 
-	*o = (struct run_options){ .memory = MEMORY_DEFAULT, .workdir = "" };
+	*o = (struct run_options){ .workdir = "" };
 	for (size_t i = 0; i < sizeof(env_default) / sizeof(env_default[0]); i++)
 		env_add(o, env_default[i], err);
 	opterr = 0;
@@ -165,7 +205,5 @@ int run_parse(struct run_options *o, int argc, char **argv, struct err *err)
 	}
 	o->argv = argv + optind;
 	o->argc = (unsigned int)(argc - optind);
-	if (!o->help && o->argc == 0)
-		return err_set(err, EINVAL, "no command; see casemate run --help");
-	return 0;
+	return o->help ? 0 : check_together(o, err);
 }

@@ -2,7 +2,7 @@
 /*
  * Finds casemate-vmm, kernel, initd and image, checks the image's beginning, and starts the
  * VMM: in a session of its own (the terminal's ^C is for us), with no environment, its stdin
- * and stdout on /dev/null, and of our descriptors only the channel and the image.
+ * and stdout on /dev/null, and of our descriptors only the channel, the image and snapshots.
  */
 #include "tools/casemate/run.h"
 
@@ -13,11 +13,13 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "tools/casemate/run_from.h"
 
 #define CHANNEL_FD	3
 #define IMAGE_FD	4
@@ -66,7 +68,24 @@ static int given(const char *from, const char *what, char *path, struct err *err
 	return 0;
 }
 
-static int paths_find(const struct run_options *o, struct paths *paths, struct err *err)
+/* The image: the one named, the saved VM's, or the default one. A saved VM may have none. */
+static int image_find(const struct run_options *o, const struct from *from,
+		      const char *directory, char *path, struct err *err)
+{
+	if (o->image)
+		return given(o->image, "image", path, err);
+	if (!o->from)
+		return find(directory, "images/default.erofs",
+			    "the default root image (tools/try.sh makes it, --image names "
+			    "another)", path, err);
+	if (from->image_size > 0 && !from->image[0])
+		return err_set(err, EINVAL, "the snapshot does not say where its root image "
+			       "is: name it with --image");
+	return given(from->image, "image", path, err);
+}
+
+static int paths_find(const struct run_options *o, const struct from *from,
+		      struct paths *paths, struct err *err)
 {
 	char directory[PATH_MAX];
 	int r = own_directory(directory, sizeof(directory), err);
@@ -81,12 +100,7 @@ static int paths_find(const struct run_options *o, struct paths *paths, struct e
 		r = o->initd ? given(o->initd, "initd", paths->initd, err) :
 			       find(directory, "casemate-initd", "the guest's init",
 				    paths->initd, err);
-	if (r == 0)
-		r = o->image ? given(o->image, "image", paths->image, err) :
-			       find(directory, "images/default.erofs",
-				    "the default root image (tools/try.sh makes it, --image "
-				    "names another)", paths->image, err);
-	return r;
+	return r == 0 ? image_find(o, from, directory, paths->image, err) : r;
 }
 
 static int image_open(const char *path, int *ret_fd, struct err *err)
@@ -105,22 +119,64 @@ static int image_open(const char *path, int *ret_fd, struct err *err)
 	return 0;
 }
 
-static int vmm_spawn(const struct run_options *o, const struct paths *paths, int channel,
-		     int image, pid_t *ret_pid)
+/* The VMM's command line and what its descriptors are to be. */
+struct command {
+	const char *argv[32 + 2 * FROM_MAX];
+	unsigned int argc;
+	char memory[32], image_path[PATH_MAX], numbers[FROM_MAX][12];
+	int fds[2 + FROM_MAX];		/* become CHANNEL_FD, and those after it */
+	unsigned int fd_count;
+};
+
+static void word(struct command *c, const char *text)
 {
-	char memory[32];
-	const char *argv[] = { paths->vmm, "--kernel", paths->kernel, "--initd", paths->initd,
-			       "--channel-fd", "3", "--image-fd", "4", "--mem", memory,
-			       o->verbose ? "--verbose" : NULL, "--bootargs",
-			       o->trace ? "trace" : "verbose",
-			       NULL };
+	c->argv[c->argc++] = text;
+	c->argv[c->argc] = NULL;
+}
+
+static void words(struct command *c, const char *first, const char *second)
+{
+	word(c, first);
+	word(c, second);
+}
+
+static void command_make(struct command *c, const struct run_options *o,
+			 const struct paths *paths, const struct from *from, int channel,
+			 int image)
+{
+	*c = (struct command){ .fds = { channel, image }, .fd_count = 2 };
+	words(c, paths->vmm, "--kernel");
+	words(c, paths->kernel, "--initd");
+	word(c, paths->initd);
+	words(c, "--channel-fd", "3");
+	if (image >= 0)
+		words(c, "--image-fd", "4");
+	words(c, "--bootargs", o->trace ? "trace" : "verbose");
+	if (o->verbose)
+		word(c, "--verbose");
+	if (o->save)
+		word(c, "--snapshots");
+	if (o->save && image >= 0 && realpath(paths->image, c->image_path))
+		words(c, "--image-path", c->image_path);
+	for (unsigned int i = 0; i < from->count; i++) {
+		snprintf(c->numbers[i], sizeof(c->numbers[i]), "%u", IMAGE_FD + 1 + i);
+		words(c, "--restore-fd", c->numbers[i]);
+		c->fds[c->fd_count++] = from->fds[i];
+	}
+	if (from->count == 0) {
+		snprintf(c->memory, sizeof(c->memory), "%" PRIu64, o->memory);
+		words(c, "--mem", c->memory);
+	}
+}
+
+static int command_spawn(const struct command *c, pid_t *ret_pid)
+{
 	char *no_env[] = { NULL };
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none, pipe_only;
 	int r;
 
-	snprintf(memory, sizeof(memory), "%" PRIu64, o->memory);
 	sigemptyset(&none);
 	sigemptyset(&pipe_only);
 	sigaddset(&pipe_only, SIGPIPE);
@@ -132,38 +188,64 @@ static int vmm_spawn(const struct run_options *o, const struct paths *paths, int
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, channel, CHANNEL_FD);
-	posix_spawn_file_actions_adddup2(&files, image, IMAGE_FD);
-	r = posix_spawn(ret_pid, paths->vmm, &files, &attr, (char *const *)argv,
-			no_env);
+	for (unsigned int i = 0; i < c->fd_count; i++) {
+		if (c->fds[i] >= 0)
+			posix_spawn_file_actions_adddup2(&files, c->fds[i],
+							 CHANNEL_FD + (int)i);
+	}
+	r = posix_spawn(ret_pid, c->argv[0], &files, &attr, (char *const *)c->argv, no_env);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attr);
 	return -r;
 }
 
+/* Duplicates that sit where none of them goes in the child. */
+static int fds_raise(struct command *c)
+{
+	for (unsigned int i = 0; i < c->fd_count; i++) {
+		if (c->fds[i] < 0)
+			continue;
+		c->fds[i] = fcntl(c->fds[i], F_DUPFD_CLOEXEC, CHANNEL_FD + 2 + FROM_MAX);
+		if (c->fds[i] < 0) {
+			int error = errno;
+
+			c->fd_count = i;
+			return -error;
+		}
+	}
+	return 0;
+}
+
 int run_vmm_start(const struct run_options *o, pid_t *ret_pid, int *ret_channel,
 		  struct err *err)
 {
-	struct paths paths;
-	FD_CLEANUP int image = -1, ours = -1, theirs = -1, image_high = -1, theirs_high = -1;
+	static struct command command;
+	static struct paths paths;
+	struct from from = { .count = 0 };
+	FD_CLEANUP int image = -1, ours = -1, theirs = -1;
 	int pair[2];
-	int r = paths_find(o, &paths, err);
+	int r = o->from ? from_open(&from, o->from, err) : 0;
 
 	if (r == 0)
+		r = paths_find(o, &from, &paths, err);
+	if (r == 0 && paths.image[0])
 		r = image_open(paths.image, &image, err);
-	if (r < 0)
+	if (r == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		r = err_set_errno(err, errno, "cannot make a socket");
+	if (r < 0) {
+		from_close(&from);
 		return r;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_set_errno(err, errno, "cannot make a socket");
+	}
 	ours = pair[0];
 	theirs = pair[1];
 	fcntl(ours, F_SETFL, O_NONBLOCK);
-	/* Neither may sit where the other one goes in the child. */
-	image_high = fcntl(image, F_DUPFD_CLOEXEC, 16);
-	theirs_high = fcntl(theirs, F_DUPFD_CLOEXEC, 16);
-	if (image_high < 0 || theirs_high < 0)
-		return err_set_errno(err, errno, "cannot duplicate a descriptor");
-	r = vmm_spawn(o, &paths, theirs_high, image_high, ret_pid);
+	command_make(&command, o, &paths, &from, theirs, image);
+	r = fds_raise(&command);
+	if (r == 0)
+		r = command_spawn(&command, ret_pid);
+	for (unsigned int i = 0; i < command.fd_count; i++)
+		fd_close(command.fds[i]);
+	from_close(&from);
 	if (r < 0)
 		return err_set_errno(err, r, "cannot start %s", paths.vmm);
 	*ret_channel = fd_take(&ours);

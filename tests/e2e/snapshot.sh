@@ -1,0 +1,142 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Templates: a VM is saved to a file, and VMs start from it.
+. "$(dirname "$0")/lib.sh"
+
+# from ARG...: as run, but without the image option: the snapshot says which image it was.
+from() {
+	local saved=("${image[@]}")
+	image=()
+	run --from "$@"
+	image=("${saved[@]}")
+}
+
+test_files_stay() {
+	run --save "$T/t" -- sh -c 'echo warm >/tmp/state; mkdir /tmp/d; echo done'
+	want_status 0
+	want_out done
+	want_err ''
+	[ "$(stat -c %a "$T/t")" = 600 ] || fail "mode of the file: $(stat -c %a "$T/t")"
+	from "$T/t" -- sh -c 'cat /tmp/state; ls -d /tmp/d; exit 5'
+	want_status 5
+	want_out $'warm\n/tmp/d'
+	# The template is not changed by what its children do.
+	from "$T/t" -- sh -c 'rm /tmp/state; echo gone'
+	want_out gone
+	from "$T/t" -- cat /tmp/state
+	want_out warm
+	want_clean
+}
+
+# A process that waits for work goes on in each child, with its own state.
+test_resident_command() {
+	run --save "$T/t" --ready-when READY -- sh -c \
+		'n=7; echo READY; while read line; do n=$((n + 1)); echo "$n $line"; done; exit 9'
+	want_status 0
+	want_out READY
+	printf 'a\nb\n' >"$T/in"
+	input=$T/in from "$T/t"
+	want_status 9
+	want_out $'8 a\n9 b'
+	input=$T/in from "$T/t"
+	want_status 9
+	want_out $'8 a\n9 b'
+	# A command of ours beside it.
+	from "$T/t" -- echo beside
+	want_status 0
+	want_out beside
+	want_clean
+}
+
+test_time_and_chance() {
+	local now past
+	run --save "$T/t" -- cat /proc/uptime
+	past=$(cut -d. -f1 "$T/out")
+	sleep 2
+	from "$T/t" -- sh -c 'date +%s; cut -d. -f1 /proc/uptime; cat /proc/sys/kernel/random/boot_id
+		head -c 16 /dev/urandom | od -An -tx1'
+	want_status 0
+	now=$(date +%s)
+	cp "$T/out" "$T/first"
+	[ $((now - $(sed -n 1p "$T/first"))) -le $((2 * SCALE)) ] ||
+		fail "the clock says $(sed -n 1p "$T/first"), the host's $now"
+	[ "$(sed -n 2p "$T/first")" -ge "$past" ] &&
+		[ "$(sed -n 2p "$T/first")" -le $((past + 5 * SCALE)) ] ||
+		fail "uptime went from $past to $(sed -n 2p "$T/first")"
+	from "$T/t" -- sh -c 'date +%s; cut -d. -f1 /proc/uptime; cat /proc/sys/kernel/random/boot_id
+		head -c 16 /dev/urandom | od -An -tx1'
+	[ "$(sed -n 3,4p "$T/out" | cat - <(sed -n 3,4p "$T/first") | sort -u | wc -l)" = 4 ] ||
+		fail "two children have the same random numbers: $(sed -n 3,4p "$T/out")"
+}
+
+# A template of a template.
+test_again() {
+	run --save "$T/one" -- sh -c 'echo 1 >/tmp/n'
+	from "$T/one" --save "$T/two" -- sh -c 'echo 2 >>/tmp/n'
+	want_status 0
+	from "$T/two" -- cat /tmp/n
+	want_out $'1\n2'
+}
+
+test_nothing_saved() {
+	run --save "$T/t" -- sh -c 'exit 3'
+	want_status 3
+	want_err_line 'nothing was saved: the command failed'
+	run --save "$T/t" --ready-when NEVER -- echo READY
+	want_status 125
+	want_err_line 'ended before it said'
+	[ ! -e "$T/t" ] || fail "a file was made"
+	run --save "$T/none/t" -- true
+	want_refusal 'cannot make the snapshot .*No such file'
+	want_clean
+}
+
+# An old file stays until the new one is whole.
+test_replaced_whole() {
+	echo old >"$T/t"
+	run --save "$T/t" -- false
+	want_status 1
+	[ "$(cat "$T/t")" = old ] || fail "the old file is gone"
+	run --save "$T/t" -- true
+	want_status 0
+	[ "$(stat -c %s "$T/t")" -gt 4 ] || fail "the old file is still there"
+	[ "$(ls "$T" | grep -c '^t')" = 2 ] || fail "left beside it: $(ls "$T")"
+}
+
+test_damaged() {
+	run --save "$T/t" -- true
+	want_status 0
+	cp "$T/t" "$T/bad"
+	printf 'X' | dd of="$T/bad" bs=1 seek=100 conv=notrunc status=none
+	from "$T/bad" -- true
+	want_refusal 'snapshot .*bad'
+	head -c 300000 "$T/t" >"$T/bad"
+	from "$T/bad" -- true
+	want_refusal 'snapshot .*bad'
+	echo nonsense >"$T/bad"
+	from "$T/bad" -- true
+	want_refusal 'snapshot .*bad'
+	from "$T/missing" -- true
+	want_refusal 'cannot open the snapshot .*No such file'
+	# A byte of memory: in the middle of the first page that is held.
+	cp --sparse=always "$T/t" "$T/bad"
+	at=$(python3 -c 'import os, sys
+f = os.open(sys.argv[1], os.O_RDONLY)
+print(os.lseek(f, 4 << 20, os.SEEK_DATA) + 2048)' "$T/bad")
+	before=$(dd if="$T/bad" bs=1 skip="$at" count=1 status=none | od -An -tu1)
+	printf "\\$(printf %o $(((before + 1) % 256)))" |
+		dd of="$T/bad" bs=1 seek="$at" conv=notrunc status=none
+	from "$T/bad" -- true
+	want_refusal 'snapshot .*bad'
+	want_clean
+}
+
+test_options_together() {
+	run --mem 64M --from "$T/x" -- true
+	want_refusal '--mem does not go with --from'
+	run --ready-when X -- true
+	want_refusal 'want --save'
+}
+
+run_cases files_stay resident_command time_and_chance again nothing_saved replaced_whole \
+	damaged options_together

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `casemate run --save FILE`: the snapshot file from before the VM starts (so that a place
+ * that cannot be written is known at once) until it has its name. While it is written it has
+ * no name, where the filesystem can do that: whatever ends us leaves nothing behind, and what
+ * FILE was before stays until the new one is whole.
+ *
+ * Also --ready-when LINE: looks for the line in the command's output.
+ */
+#ifndef CASEMATE_TOOLS_RUN_SAVE_H
+#define CASEMATE_TOOLS_RUN_SAVE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/channel.h"
+#include "base/err.h"
+
+struct save {
+	const char *path;		/* NULL: nothing is to be saved */
+	bool sync;
+	char temporary[PATH_MAX];	/* "": the file has no name yet */
+	int fd;
+};
+
+#define SAVE_INIT { .path = NULL, .fd = -1 }
+
+/* Makes the file. Returns 0 or -errno with err set. */
+int save_begin(struct save *save, const char *path, bool sync, struct err *err);
+
+/* Asks the VMM to write it; the channel has room. Returns 0 or -errno with err set. */
+int save_request(const struct save *save, int channel, struct err *err);
+
+/* The VMM's answer came: gives the file its name. Returns 0 or -errno with err set. */
+int save_finish(struct save *save, const struct cm_vm_saved *saved, const char *text,
+		size_t len, struct err *err);
+
+/* Forgets a file that was not finished; harmless otherwise. */
+void save_abandon(struct save *save);
+
+struct line_match {
+	const char *line;	/* without a newline; NULL: none is looked for */
+	size_t matched;		/* characters of the present line that fit, SIZE_MAX: not ours */
+};
+
+/* Looks at more output. Returns whether the line was in it, ended by a newline. */
+bool line_match_feed(struct line_match *match, const uint8_t *bytes, size_t len);
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Saving and forking a VM: VM_SAVE and VM_FORK of abi/channel.h.
+ *
+ * Both stop the vCPU, copy what is not memory into a struct snapshot_state, and fork(2); the
+ * memory is the child's by copy-on-write, and the vCPU goes on at once. So the pause is the
+ * fork. A saving child writes its memory and the state to the file and ends; a forked one
+ * drops what belongs to its parent (rings, KVM's objects, sockets) and makes a VM of its own
+ * over the memory, with the new client's socket. Each child tells its parent through a pipe
+ * how that went; a child that dies without a word is the pipe's end of file.
+ *
+ * Bytes that had left the guest before the stop belong to the source: its client gets them,
+ * the children's clients do not. What was on its way to the guest goes to all of them.
+ *
+ * Loop thread only, under its lock.
+ */
+#include "vmm/vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "snapshot/file.h"
+#include "vmm/cpu_state.h"
+#include "vmm/jail.h"
+
+static void fds_close(struct vm_request *request)
+{
+	for (unsigned int i = 0; i < request->count; i++)
+		request->fds[i] = fd_close(request->fds[i]);
+	request->count = 0;
+}
+
+/* ---- Answers ---- */
+
+static void answer_save(struct vm *vm, const struct vm_request *q)
+{
+	struct {
+		struct cm_vm_saved saved;
+		char text[ERR_TEXT_MAX];
+	} frame = { .saved = { .error = (uint32_t)-q->err.code, .pause_ns = q->pause_ns } };
+	size_t len = strlen(q->err.text);
+
+	memcpy(frame.saved.id, q->id, sizeof(q->id));
+	memcpy(frame.text, q->err.text, len);
+	relay_send(&vm->relay, CM_F_VM_SAVED, &frame, sizeof(frame.saved) + len);
+}
+
+static void answer_fork(struct vm *vm, const struct vm_request *q, unsigned int count)
+{
+	struct {
+		struct cm_vm_forked forked;
+		char text[ERR_TEXT_MAX];
+	} frame = { .forked = { .error = (uint32_t)-q->err.code, .count = count,
+				.pause_ns = q->pause_ns } };
+	size_t len = strlen(q->err.text);
+
+	memcpy(frame.forked.pid, q->pids, sizeof(q->pids));
+	memcpy(frame.text, q->err.text, len);
+	relay_send(&vm->relay, CM_F_VM_FORKED, &frame, sizeof(frame.forked) + len);
+}
+
+/* An answer always has room: the relay keeps that much for the VMM's own frames. */
+static void request_answer(struct vm *vm, unsigned int count)
+{
+	struct vm_request *q = &vm->request;
+
+	if (q->kind == REQUEST_SAVE)
+		answer_save(vm, q);
+	else
+		answer_fork(vm, q, count);
+	fds_close(q);
+	q->reports = fd_close(q->reports);
+	q->kind = REQUEST_NONE;
+}
+
+/* ---- In the children ---- */
+
+static void report(int fd, const struct child_report *r)
+{
+	/* At most PIPE_BUF bytes: whole or not at all. A parent that is gone needs none. */
+	if (write(fd, r, sizeof(*r)) < 0)
+		return;
+}
+
+static void report_err(struct child_report *r, const struct err *err)
+{
+	r->error = (uint32_t)-err->code;
+	memcpy(r->text, err->text, sizeof(r->text));
+}
+
+static _Noreturn void child_save(struct vm *vm, const struct snapshot_state *state, int fd,
+				 int reports)
+{
+	struct snapshot_source source = { .memory = vm->memory.ram.addr,
+					  .size = memory_ram_size(&vm->memory) };
+	struct child_report r = { .index = 0 };
+	struct err err = ERR_INIT;
+	struct snapshot_id id = { { 0 } };
+
+	jail_close_others((const int[]){ fd, reports }, 2);
+	if (snapshot_write(fd, state, &source, &id, &err) < 0)
+		report_err(&r, &err);
+	memcpy(r.id, id.digest, sizeof(r.id));
+	report(reports, &r);
+	_exit(0);
+}
+
+static _Noreturn void child_run(struct vm *parent, const struct snapshot_state *state, int fd,
+				int reports, uint32_t index)
+{
+	static struct vm vm;
+	static struct vm_options options;
+	struct child_report r = { .index = index };
+	struct err err = ERR_INIT;
+	const int keep[] = { fd, reports, parent->kvm.dev, parent->options->kernel_fd };
+
+	jail_close_others(keep, sizeof(keep) / sizeof(keep[0]));
+	options = *parent->options;
+	options.channel_fd = fd;
+	options.initd_fd = options.image_fd = -1;
+	options.snapshot_count = 0;
+	options.hold = false;
+	options.start_ns = time_monotonic_ns();
+	if (vm_init_child(&vm, &options, parent, state, &err) < 0 ||
+	    vm_start(&vm, true, &err) < 0) {
+		report_err(&r, &err);
+		report(reports, &r);
+		_exit(125);
+	}
+	report(reports, &r);
+	close(reports);
+	/* The process ends with the VM, and the host takes everything back. */
+	_exit(vm_serve(&vm, &err) < 0 ? 125 : 0);
+}
+
+/* ---- In the parent ---- */
+
+static void on_report(struct loop_op *op, int result)
+{
+	struct vm *vm = op->owner;
+	struct vm_request *q = &vm->request;
+	struct child_report *r = &q->report;
+
+	if (result == (int)sizeof(*r)) {
+		r->text[sizeof(r->text) - 1] = '\0';
+		if (r->error)
+			err_set(&q->err, (int)r->error, "%s", r->text);
+		memcpy(q->id, r->id, sizeof(q->id));
+		q->reported++;
+	} else {
+		err_set(&q->err, EIO, q->kind == REQUEST_SAVE ?
+			"the process that wrote the snapshot died; dmesg may say why" :
+			"a forked VM died before it ran; dmesg may say why");
+		q->reported = q->count;
+	}
+	if (q->reported < q->count &&
+	    loop_read(&vm->loop, op, q->reports, r, sizeof(*r)) == 0)
+		return;
+	request_answer(vm, q->count);
+}
+
+/* The machine's part of the state: its clocks at this moment, and what it was made of. */
+static int machine_save(const struct vm *vm, struct saved_machine *m, struct err *err)
+{
+	const char *path = vm->options->image_path;
+	int r = kvm_read_tsc(&vm->kvm, &m->tsc, err);
+
+	if (r < 0)
+		return r;
+	m->memory_size = memory_ram_size(&vm->memory);
+	m->image_size = vm->memory.image_size;
+	memcpy(m->image_digest, vm->image_digest, sizeof(m->image_digest));
+	memcpy(m->kernel_digest, vm->kernel_digest, sizeof(m->kernel_digest));
+	m->tsc_khz = vm->kvm.tsc_khz;
+	m->apic_timer_hz = vm->kvm.apic_timer_hz;
+	m->monotonic_ns = clock_monotonic(&vm->clock, m->tsc);
+	m->realtime_ns = time_ns(CLOCK_REALTIME);
+	m->generation = vm->clock.generation;
+	if (path && snapshot_bytes_set(&m->image_path, path, (uint32_t)strlen(path)) < 0)
+		return err_set(err, ENOMEM, "no memory to save the VM's state");
+	return 0;
+}
+
+static int state_take(const struct vm *vm, struct snapshot_state *state, struct err *err)
+{
+	int r = machine_save(vm, &state->machine, err);
+
+	if (r == 0)
+		r = cpu_save(&vm->kvm, &state->cpuid, &state->vcpu, err);
+	if (r == 0 && console_save(&vm->console, &state->console) < 0)
+		r = err_set(err, ENOMEM, "no memory to save the VM's state");
+	return r;
+}
+
+/* Returns the number of children made. */
+static unsigned int children_make(struct vm *vm, const struct snapshot_state *state,
+				  int reports)
+{
+	struct vm_request *q = &vm->request;
+	unsigned int i;
+
+	for (i = 0; i < q->count; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0) {
+			err_set_errno(&q->err, errno, "cannot fork the VMM");
+			break;
+		}
+		if (pid == 0 && q->kind == REQUEST_SAVE)
+			child_save(vm, state, q->fds[i], reports);
+		if (pid == 0)
+			child_run(vm, state, q->fds[i], reports, i);
+		q->pids[i] = (uint32_t)pid;
+	}
+	return i;
+}
+
+/* The vCPU stands still. */
+static void request_perform(struct vm *vm)
+{
+	struct vm_request *q = &vm->request;
+	struct snapshot_state taken = { 0 };
+	const struct snapshot_state *state = vm->options->hold ? &vm->held : &taken;
+	unsigned int made = 0, asked = q->count;
+	int pipe_fds[2] = { -1, -1 };
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		err_set_errno(&q->err, errno, "cannot make a pipe");
+	else if (state == &vm->held || state_take(vm, &taken, &q->err) == 0)
+		made = children_make(vm, state, pipe_fds[1]);
+	if (!vm->options->hold)
+		vcpu_resume(vm);
+	q->pause_ns = time_monotonic_ns() - q->stop_ns;
+	snapshot_state_done(&taken);
+	fds_close(q);
+	fd_close(pipe_fds[1]);
+	q->count = made;
+	q->reports = pipe_fds[0];
+	q->reported = 0;
+	q->op = (struct loop_op){ .done = on_report, .owner = vm };
+	if (made < asked || loop_read(&vm->loop, &q->op, q->reports, &q->report,
+				      sizeof(q->report)) < 0) {
+		err_set(&q->err, EIO, "cannot wait for the VM's children");
+		/* Those that there are end with their clients, who are told. */
+		request_answer(vm, made);
+	}
+}
+
+void request_step(struct vm *vm)
+{
+	struct vm_request *q = &vm->request;
+
+	if (q->kind == REQUEST_NONE || !q->stopping)
+		return;
+	if (!vm->options->hold && !atomic_load(&vm->vcpu.paused))
+		return;
+	q->stopping = false;
+	request_perform(vm);
+}
+
+/* Why this request cannot be begun, or NULL. */
+static const char *refusal(const struct vm *vm, bool save)
+{
+	if (vm->request.kind != REQUEST_NONE)
+		return "the VM is being saved or forked already; ask again when that is over";
+	if (!vm->options->snapshots)
+		return "this VM was started without --snapshots: it cannot be saved or forked";
+	if (save && vm->options->hold)
+		return "a held VM has nothing to save that its snapshot does not have";
+	return NULL;
+}
+
+void request_begin(void *arg, const struct frame *frame, const int *fds)
+{
+	struct vm *vm = arg;
+	bool save = frame->head.type == CM_F_VM_SAVE;
+	const char *why = refusal(vm, save);
+	struct vm_request q = { .kind = save ? REQUEST_SAVE : REQUEST_FORK, .count = 1,
+				.reports = -1, .err = ERR_INIT,
+				.stop_ns = time_monotonic_ns(), .stopping = true };
+	struct cm_vm_fork fork_request;
+
+	if (!save) {
+		memcpy(&fork_request, frame->payload, sizeof(fork_request));
+		q.count = fork_request.count;
+	}
+	memcpy(q.fds, fds, q.count * sizeof(fds[0]));
+	if (why) {
+		err_set(&q.err, EBUSY, "%s", why);
+		if (save)
+			answer_save(vm, &q);
+		else
+			answer_fork(vm, &q, 0);
+		fds_close(&q);
+		return;
+	}
+	vm->request = q;
+	if (!vm->options->hold)
+		vcpu_pause(vm);
+}
+
+void request_done(struct vm *vm)
+{
+	fds_close(&vm->request);
+	vm->request.reports = fd_close(vm->request.reports);
+}
