@@ -115,21 +115,23 @@ static _Noreturn void child_save(struct vm *vm, const struct snapshot_state *sta
 static _Noreturn void child_run(struct vm *parent, const struct snapshot_state *state, int fd,
 				int reports, uint32_t index)
 {
-	static struct vm vm;
-	static struct vm_options options;
+	/* Not static: the parent may be a child itself. */
+	struct vm *vm = malloc(sizeof(*vm));
+	struct vm_options options = *parent->options;
 	struct child_report r = { .index = index };
 	struct err err = ERR_INIT;
 	const int keep[] = { fd, reports, parent->kvm.dev, parent->options->kernel_fd };
 
 	jail_close_others(keep, sizeof(keep) / sizeof(keep[0]));
-	options = *parent->options;
 	options.channel_fd = fd;
 	options.initd_fd = options.image_fd = -1;
 	options.snapshot_count = 0;
 	options.hold = false;
 	options.start_ns = time_monotonic_ns();
-	if (vm_init_child(&vm, &options, parent, state, &err) < 0 ||
-	    vm_start(&vm, true, &err) < 0) {
+	if (!vm)
+		err_set(&err, ENOMEM, "no memory for a forked VM");
+	if (!vm || vm_init_child(vm, &options, parent, state, &err) < 0 ||
+	    vm_start(vm, true, &err) < 0) {
 		report_err(&r, &err);
 		report(reports, &r);
 		_exit(125);
@@ -137,7 +139,7 @@ static _Noreturn void child_run(struct vm *parent, const struct snapshot_state *
 	report(reports, &r);
 	close(reports);
 	/* The process ends with the VM, and the host takes everything back. */
-	_exit(vm_serve(&vm, &err) < 0 ? 125 : 0);
+	_exit(vm_serve(vm, &err) < 0 ? 125 : 0);
 }
 
 /* ---- In the parent ---- */

@@ -700,7 +700,9 @@ enum { P_CHANNEL, P_SIGNALS, P_STDOUT, P_STDERR, P_STDIN, P_COUNT };
 
 static bool stdin_wanted(const struct run *run)
 {
+	/* With --ready-when it is for those that start from the snapshot. */
 	return run->stdin_open && run->started && !run->exited && run->stdin_credit > 0 &&
+	       !run->options->ready_line &&
 	       buf_space(&run->to_vmm) > 2 * FRAME_BYTES_MAX;
 }
 
@@ -797,7 +799,7 @@ static int run_init(struct run *run, const struct run_options *options)
 			     .stdin_credit = CM_CREDIT_INITIAL, .err = ERR_INIT,
 			     .save = SAVE_INIT, .ready.line = options->ready_line,
 			     .start_ns = time_monotonic_ns() };
-	run->stdin_open = fcntl(0, F_GETFD) >= 0;
+	run->stdin_open = fcntl(0, F_GETFD) >= 0 || options->ready_line;
 	/* Closed standard descriptors would be given to something else. */
 	for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
 		if (fd > 2) {
