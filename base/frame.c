@@ -58,7 +58,8 @@ static const struct frame_rule rules[] = {
 	  "VM_SAVED" },
 	{ CM_F_VM_FORKED, CLIENT_ONLY, ID_VM, 0, sizeof(struct cm_vm_forked), CM_FRAME_MAX,
 	  "VM_FORKED" },
-	{ CM_F_VM_SAVE, FRAME_CLIENT_TO_VMM, ID_VM, 0, 0, 0, "VM_SAVE" },
+	{ CM_F_VM_SAVE, FRAME_CLIENT_TO_VMM, ID_VM, CM_SAVE_TRACK | CM_SAVE_INCREMENTAL, 0, 0,
+	  "VM_SAVE" },
 	{ CM_F_VM_FORK, FRAME_CLIENT_TO_VMM, ID_VM, 0, EXACT(struct cm_vm_fork), "VM_FORK" },
 };
 

@@ -52,6 +52,7 @@ int clock_write(const struct memory *memory, const struct clock_params *params,
 	page->generation = params->generation;
 	memcpy(page->entropy, entropy, sizeof(entropy));
 	__atomic_store_n(&page->seq, seq + 1, __ATOMIC_RELEASE);
+	memory_mark(memory, page, sizeof(*page));
 	explicit_bzero(entropy, sizeof(entropy));
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -84,24 +85,62 @@ static int vm_create(struct kvm *kvm, struct err *err)
 	return 0;
 }
 
+static int slot_set(const struct kvm *kvm, const struct memory *memory, unsigned int i,
+		    uint32_t flags, struct err *err)
+{
+	const struct memory_region *region = &memory->regions[i];
+	struct kvm_userspace_memory_region slot = {
+		.slot = i,
+		.flags = flags,
+		.guest_phys_addr = region->gpa.v,
+		.memory_size = region->size,
+		.userspace_addr = (uintptr_t)region->host,
+	};
+
+	if (region->size > 0 && ioctl(kvm->vm, KVM_SET_USER_MEMORY_REGION, &slot) < 0)
+		return err_set_errno(err, errno, "KVM cannot take the guest's memory");
+	return 0;
+}
+
 static int slots_create(struct kvm *kvm, const struct memory *memory, struct err *err)
 {
-	for (unsigned int i = 0; i < MEMORY_REGIONS; i++) {
+	int r = 0;
+
+	for (unsigned int i = 0; i < MEMORY_REGIONS && r == 0; i++)
+		r = slot_set(kvm, memory, i,
+			     memory->regions[i].read_only ? KVM_MEM_READONLY : 0, err);
+	return r;
+}
+
+int kvm_track_dirty(const struct kvm *kvm, const struct memory *memory, struct err *err)
+{
+	int r = 0;
+
+	for (unsigned int i = MEMORY_LOW; i <= MEMORY_HIGH && r == 0; i++)
+		r = slot_set(kvm, memory, i, KVM_MEM_LOG_DIRTY_PAGES, err);
+	return r;
+}
+
+int kvm_collect_dirty(const struct kvm *kvm, const struct memory *memory, struct err *err)
+{
+	uint64_t *noted = malloc(memory_bitmap_words(memory) * sizeof(*noted));
+	int r = noted ? 0 : err_set(err, ENOMEM, "no memory for the log of changed pages");
+
+	for (unsigned int i = MEMORY_LOW; i <= MEMORY_HIGH && r == 0; i++) {
 		const struct memory_region *region = &memory->regions[i];
-		struct kvm_userspace_memory_region slot = {
-			.slot = i,
-			.flags = region->read_only ? KVM_MEM_READONLY : 0,
-			.guest_phys_addr = region->gpa.v,
-			.memory_size = region->size,
-			.userspace_addr = (uintptr_t)region->host,
-		};
+		struct kvm_dirty_log log = { .slot = i, .dirty_bitmap = noted };
+		/* Regions begin at a multiple of 64 pages of RAM. */
+		size_t at = (size_t)(region->host - memory->ram.addr) / MEMORY_PAGE / 64;
 
 		if (region->size == 0)
 			continue;
-		if (ioctl(kvm->vm, KVM_SET_USER_MEMORY_REGION, &slot) < 0)
-			return err_set_errno(err, errno, "KVM cannot take the guest's memory");
+		if (ioctl(kvm->vm, KVM_GET_DIRTY_LOG, &log) < 0)
+			r = err_set_errno(err, errno, "KVM cannot say which pages changed");
+		for (size_t w = 0; r == 0 && w < (region->size / MEMORY_PAGE + 63) / 64; w++)
+			memory->dirty[at + w] |= noted[w];
 	}
-	return 0;
+	free(noted);
+	return r;
 }
 
 static int vcpu_create(struct kvm *kvm, struct err *err)

@@ -43,6 +43,11 @@ void kvm_forget(struct kvm *kvm);
 int kvm_add_doorbell(struct kvm *kvm, gpa_t gpa, uint32_t value, int eventfd,
 		     struct err *err);
 
+/* From now on KVM notes which pages of RAM the guest writes. Returns 0 or -errno with err. */
+int kvm_track_dirty(const struct kvm *kvm, const struct memory *memory, struct err *err);
+/* Adds what it noted to memory->dirty, and begins anew. The vCPU is stopped. */
+int kvm_collect_dirty(const struct kvm *kvm, const struct memory *memory, struct err *err);
+
 /* An edge-triggered interrupt to the vCPU's LAPIC. Returns 0 or -errno. */
 int kvm_signal_vector(const struct kvm *kvm, uint8_t vector);
 

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
@@ -86,8 +88,33 @@ int memory_add_image(struct memory *memory, int fd, struct err *err)
 	return 0;
 }
 
+size_t memory_bitmap_words(const struct memory *memory)
+{
+	return (size_t)((memory->ram.size / MEMORY_PAGE + 63) / 64);
+}
+
+int memory_track(struct memory *memory)
+{
+	if (memory->dirty)
+		memset(memory->dirty, 0, memory_bitmap_words(memory) * sizeof(uint64_t));
+	else
+		memory->dirty = calloc(memory_bitmap_words(memory), sizeof(uint64_t));
+	return memory->dirty ? 0 : -ENOMEM;
+}
+
+void memory_mark(const struct memory *memory, const void *host, size_t len)
+{
+	size_t offset = (size_t)((const uint8_t *)host - memory->ram.addr);
+
+	if (!memory->dirty || len == 0)
+		return;
+	for (size_t page = offset / MEMORY_PAGE; page <= (offset + len - 1) / MEMORY_PAGE; page++)
+		memory->dirty[page / 64] |= 1ull << (page % 64);
+}
+
 void memory_done(struct memory *memory)
 {
+	free(memory->dirty);
 	map_done(&memory->ram);
 	map_done(&memory->image);
 	*memory = (struct memory){ .image_size = 0 };

@@ -45,6 +45,7 @@ struct memory {
 	struct map image;
 	struct memory_region regions[MEMORY_REGIONS];
 	uint64_t image_size;	/* bytes of the file; 0: no image */
+	uint64_t *dirty;	/* one bit a page of RAM that changed; NULL: not tracked */
 };
 
 /* Whether a guest may have this many bytes: err says why not. Returns 0 or -errno. */
@@ -66,5 +67,19 @@ void *memory_ram(const struct memory *memory, gpa_t gpa, uint64_t len);
 bool memory_is_image(const struct memory *memory, gpa_t gpa);
 
 uint64_t memory_ram_size(const struct memory *memory);
+
+/* ---- Tracking of changes, for incremental snapshots ---- */
+
+#define MEMORY_PAGE	4096u
+
+/* 64-bit words of a bitmap with one bit for each page of RAM. */
+size_t memory_bitmap_words(const struct memory *memory);
+
+/* Begins with no page changed. What the guest writes is added from KVM's log
+ * (kvm_collect_dirty()); devices call memory_mark(). Returns 0 or -ENOMEM. */
+int memory_track(struct memory *memory);
+
+/* len bytes at a pointer from memory_ram() were written. */
+void memory_mark(const struct memory *memory, const void *host, size_t len);
 
 #endif

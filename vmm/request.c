@@ -9,6 +9,10 @@
  * over the memory, with the new client's socket. Each child tells its parent through a pipe
  * how that went; a child that dies without a word is the pipe's end of file.
  *
+ * A tracked VM knows which pages changed since its last snapshot: an incremental one has
+ * those. The bitmap of what is being written is set aside meanwhile, since the guest goes on
+ * and changes more, and a snapshot that fails must not lose what it would have had.
+ *
  * Bytes that had left the guest before the stop belong to the source: its client gets them,
  * the children's clients do not. What was on its way to the guest goes to all of them.
  *
@@ -66,11 +70,31 @@ static void answer_fork(struct vm *vm, const struct vm_request *q, unsigned int 
 	relay_send(&vm->relay, CM_F_VM_FORKED, &frame, sizeof(frame.forked) + len);
 }
 
+/* The snapshot is whole: what comes next builds on it. Or it is not: the changes that it
+ * would have had are still to be saved. */
+static void changes_settle(struct vm *vm)
+{
+	struct vm_request *q = &vm->request;
+
+	if (!q->changed)
+		return;
+	if (q->err.code == 0) {
+		memcpy(vm->base.digest, q->id, sizeof(q->id));
+		vm->based = true;
+	} else {
+		for (size_t i = 0; i < memory_bitmap_words(&vm->memory); i++)
+			vm->memory.dirty[i] |= q->changed[i];
+	}
+	free(q->changed);
+	q->changed = NULL;
+}
+
 /* An answer always has room: the relay keeps that much for the VMM's own frames. */
 static void request_answer(struct vm *vm, unsigned int count)
 {
 	struct vm_request *q = &vm->request;
 
+	changes_settle(vm);
 	if (q->kind == REQUEST_SAVE)
 		answer_save(vm, q);
 	else
@@ -98,8 +122,11 @@ static void report_err(struct child_report *r, const struct err *err)
 static _Noreturn void child_save(struct vm *vm, const struct snapshot_state *state, int fd,
 				 int reports)
 {
+	bool incremental = vm->request.flags & CM_SAVE_INCREMENTAL;
 	struct snapshot_source source = { .memory = vm->memory.ram.addr,
-					  .size = memory_ram_size(&vm->memory) };
+					  .size = memory_ram_size(&vm->memory),
+					  .dirty = incremental ? vm->request.changed : NULL,
+					  .parent = incremental ? &vm->base : NULL };
 	struct child_report r = { .index = 0 };
 	struct err err = ERR_INIT;
 	struct snapshot_id id = { { 0 } };
@@ -201,6 +228,27 @@ static int state_take(const struct vm *vm, struct snapshot_state *state, struct 
 	return r;
 }
 
+/* Sets the changes so far aside for the child, or begins to note them. */
+static int changes_take(struct vm *vm)
+{
+	struct vm_request *q = &vm->request;
+	size_t bytes = memory_bitmap_words(&vm->memory) * sizeof(uint64_t);
+	int r;
+
+	if (q->kind != REQUEST_SAVE || !(q->flags & (CM_SAVE_TRACK | CM_SAVE_INCREMENTAL)))
+		return 0;
+	r = vm->tracked ? kvm_collect_dirty(&vm->kvm, &vm->memory, &q->err) :
+			  vm_track(vm, &q->err);
+	if (r < 0)
+		return r;
+	q->changed = malloc(bytes);
+	if (!q->changed)
+		return err_set(&q->err, ENOMEM, "no memory to note which pages change");
+	memcpy(q->changed, vm->memory.dirty, bytes);
+	memset(vm->memory.dirty, 0, bytes);
+	return 0;
+}
+
 /* Returns the number of children made. */
 static unsigned int children_make(struct vm *vm, const struct snapshot_state *state,
 				  int reports)
@@ -235,7 +283,8 @@ static void request_perform(struct vm *vm)
 
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
 		err_set_errno(&q->err, errno, "cannot make a pipe");
-	else if (state == &vm->held || state_take(vm, &taken, &q->err) == 0)
+	else if (state == &vm->held ||
+		 (state_take(vm, &taken, &q->err) == 0 && changes_take(vm) == 0))
 		made = children_make(vm, state, pipe_fds[1]);
 	if (!vm->options->hold)
 		vcpu_resume(vm);
@@ -268,12 +317,15 @@ void request_step(struct vm *vm)
 }
 
 /* Why this request cannot be begun, or NULL. */
-static const char *refusal(const struct vm *vm, bool save)
+static const char *refusal(const struct vm *vm, bool save, uint16_t flags)
 {
 	if (vm->request.kind != REQUEST_NONE)
 		return "the VM is being saved or forked already; ask again when that is over";
 	if (!vm->options->snapshots)
 		return "this VM was started without --snapshots: it cannot be saved or forked";
+	if (flags & CM_SAVE_INCREMENTAL && !vm->based)
+		return "there is no snapshot that this one could build on: changes were not "
+		       "tracked";
 	if (save && vm->options->hold)
 		return "a held VM has nothing to save that its snapshot does not have";
 	return NULL;
@@ -283,8 +335,9 @@ void request_begin(void *arg, const struct frame *frame, const int *fds)
 {
 	struct vm *vm = arg;
 	bool save = frame->head.type == CM_F_VM_SAVE;
-	const char *why = refusal(vm, save);
+	const char *why = refusal(vm, save, frame->head.flags);
 	struct vm_request q = { .kind = save ? REQUEST_SAVE : REQUEST_FORK, .count = 1,
+				.flags = frame->head.flags,
 				.reports = -1, .err = ERR_INIT,
 				.stop_ns = time_monotonic_ns(), .stopping = true };
 	struct cm_vm_fork fork_request;
@@ -311,5 +364,6 @@ void request_begin(void *arg, const struct frame *frame, const int *fds)
 void request_done(struct vm *vm)
 {
 	fds_close(&vm->request);
+	free(vm->request.changed);
 	vm->request.reports = fd_close(vm->request.reports);
 }

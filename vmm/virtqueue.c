@@ -153,6 +153,9 @@ void virtqueue_push(struct virtqueue *vq, const struct virtqueue_chain *chain,
 		return;
 	memcpy(vq->used + RING_ENTRIES + 8 * (size_t)(vq->next_used & (vq->size - 1)), entry,
 	       sizeof(entry));
+	memory_mark(vq->memory, vq->used, USED_BYTES(vq->size));
+	for (unsigned int i = chain->readable; i < chain->readable + chain->writable; i++)
+		memory_mark(vq->memory, chain->iov[i].iov_base, chain->iov[i].iov_len);
 	vq->next_used++;
 	__atomic_store_n((uint16_t *)(void *)(vq->used + RING_IDX), vq->next_used,
 			 __ATOMIC_RELEASE);

@@ -17,7 +17,6 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "snapshot/digest.h"
-#include "snapshot/file.h"
 #include "vmm/boot.h"
 #include "vmm/cpu.h"
 #include "vmm/cpu_state.h"
@@ -421,6 +420,14 @@ static int init_from_state(struct vm *vm, const struct snapshot_state *state, st
 	return r == 0 ? events_init(vm, err) : r;
 }
 
+int vm_track(struct vm *vm, struct err *err)
+{
+	if (memory_track(&vm->memory) < 0)
+		return err_set(err, ENOMEM, "no memory to note which pages change");
+	vm->tracked = kvm_track_dirty(&vm->kvm, &vm->memory, err) == 0;
+	return vm->tracked ? 0 : err->code;
+}
+
 /* The chain's memory and its last state. */
 static int chain_load(struct vm *vm, struct snapshot_state *ret_state, struct err *err)
 {
@@ -438,6 +445,7 @@ static int chain_load(struct vm *vm, struct snapshot_state *ret_state, struct er
 		r = memory_init(&vm->memory, last->state.machine.memory_size, err);
 	if (r == 0)
 		r = snapshot_map(chain, o->snapshot_count, vm->memory.ram.addr, err);
+	vm->base = last->id;
 	if (r == 0) {
 		*ret_state = last->state;
 		last->state = (struct snapshot_state){ 0 };
@@ -463,6 +471,9 @@ static int init_restore(struct vm *vm, struct err *err)
 	if (!o->hold) {
 		r = init_from_state(vm, &vm->held, err);
 		snapshot_state_done(&vm->held);
+		if (r == 0 && o->track)
+			r = vm_track(vm, err);
+		vm->based = o->track;
 		return r;
 	}
 	r = devices_init(vm, GENERATION_FIRST, err);
@@ -505,6 +516,7 @@ int vm_init_child(struct vm *vm, const struct vm_options *options, const struct 
 
 	vm_zero(vm, options);
 	vm->memory = from->memory;
+	vm->memory.dirty = NULL;
 	vm->kvm = from->kvm;
 	kvm_forget(&vm->kvm);
 	memcpy(vm->image_digest, from->image_digest, sizeof(vm->image_digest));

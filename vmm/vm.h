@@ -25,7 +25,7 @@
 
 #include "abi/channel.h"
 #include "base/err.h"
-#include "snapshot/state.h"
+#include "snapshot/file.h"
 #include "vmm/clock.h"
 #include "vmm/console.h"
 #include "vmm/elf.h"
@@ -53,6 +53,7 @@ struct vm_options {
 	const char *bootargs;
 	bool verbose;
 	bool snapshots;			/* VM_SAVE and VM_FORK are possible */
+	bool track;			/* of a restored VM: note what changes from the start */
 	bool hold;			/* do not run, only fork; implies a snapshot */
 	uint64_t start_ns;		/* of the process, monotonic */
 };
@@ -91,7 +92,10 @@ struct child_report {
 /* VM_SAVE or VM_FORK under way; one at a time. */
 struct vm_request {
 	enum vm_request_kind kind;
+	uint16_t flags;			/* of VM_SAVE */
 	bool stopping;			/* the vCPU was asked to pause */
+	uint64_t *changed;		/* what is being saved; added to memory.dirty again
+					 * should that fail. Not ours when NULL */
 	int fds[CM_VM_FORK_MAX];
 	unsigned int count;
 	uint64_t stop_ns;		/* when it was asked */
@@ -118,6 +122,9 @@ struct vm {
 	struct clock_params clock;	/* as the page was written */
 	uint8_t image_digest[SNAPSHOT_DIGEST], kernel_digest[SNAPSHOT_DIGEST];
 	struct snapshot_state held;	/* of a held VM */
+	bool tracked;			/* KVM notes changed pages ... */
+	bool based;			/* ... since this snapshot: */
+	struct snapshot_id base;
 	struct vm_request request;
 
 	enum vm_phase phase;
@@ -135,6 +142,9 @@ int vm_init(struct vm *vm, const struct vm_options *options, struct err *err);
  * parent's. vm_serve() follows. */
 int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
 		  const struct snapshot_state *state, struct err *err);
+
+/* Notes which pages change from now on; the vCPU is stopped. */
+int vm_track(struct vm *vm, struct err *err);
 
 /* The two halves of vm_run(): up to the first instruction, and from there. */
 int vm_start(struct vm *vm, bool jailed, struct err *err);

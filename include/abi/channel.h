@@ -85,7 +85,8 @@ enum cm_frame_type {
 				 * VM_FORK */
 
 	/* the client to casemate-vmm only; id 0. Answered in order, one at a time */
-	CM_F_VM_SAVE = 160,	/* with one descriptor: an empty file to write a snapshot to */
+	CM_F_VM_SAVE = 160,	/* with one descriptor: an empty file to write a snapshot to;
+				 * flags CM_SAVE_... */
 	CM_F_VM_FORK = 161,	/* struct cm_vm_fork; with `count` descriptors: the stream
 				 * sockets of the children, each then spoken as this one */
 };
@@ -153,6 +154,12 @@ struct cm_vm_booted {
 	uint64_t stage_ns[8];	/* by enum cm_stage: monotonic host time since the VMM's main();
 				 * [0] is RESUMED, 0 where a stage was not reached */
 };
+
+/* cm_frame.flags of VM_SAVE. A VM that is tracked notes which pages change; that costs the
+ * guest a fault for each of them. */
+#define CM_SAVE_TRACK		0x0001	/* note what changes from this snapshot on */
+#define CM_SAVE_INCREMENTAL	0x0002	/* only what changed since the one before that was
+					 * tracked, or since that which the VM started from */
 
 /* Descriptors travel as SCM_RIGHTS with the first byte of their frame. */
 #define CM_VM_FORK_MAX	16u

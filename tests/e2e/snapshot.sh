@@ -78,6 +78,35 @@ test_again() {
 	want_out $'1\n2'
 }
 
+# A chain restores to exactly its newest state, folded or not.
+test_chain() {
+	local i at=0
+	run --save "$T/c0" -- sh -c 'mkdir /tmp/d; seq 1 20000 >/tmp/d/0; md5sum /tmp/d/* >/tmp/sums'
+	want_status 0
+	for i in 1 2 3; do
+		from "$T/c$at" --save "$T/c$i" --incremental -- sh -c \
+			"md5sum -c /tmp/sums >/dev/null && seq $i 3000 >/tmp/d/$i &&
+			md5sum /tmp/d/* >/tmp/sums"
+		want_status 0
+		at=$i
+	done
+	"$CASEMATE" snapshot verify "$T"/c[0-3] >"$T/out" 2>"$T/err" || fail "verify failed"
+	[ "$(du -k "$T/c3" | cut -f1)" -lt "$(du -k "$T/c0" | cut -f1)" ] ||
+		fail "an increment is as large as the whole: $(du -k "$T"/c[03] | xargs)"
+	from "$T/c3" -- sh -c 'md5sum -c /tmp/sums >/dev/null && ls /tmp/d | xargs'
+	want_out '0 1 2 3'
+	"$CASEMATE" snapshot compact -o "$T/folded" "$T"/c[0-3] || fail "compact failed"
+	mkdir "$T/alone"
+	mv "$T/folded" "$T/alone/t"
+	from "$T/alone/t" -- sh -c 'md5sum -c /tmp/sums >/dev/null && ls /tmp/d | xargs'
+	want_out '0 1 2 3'
+	# One that is missing is named as such.
+	rm "$T/c1"
+	from "$T/c3" -- true
+	want_refusal 'builds on another one'
+	rm -r "$T"/c[023] "$T/alone"
+}
+
 test_nothing_saved() {
 	rm -f "$T/t"
 	run --save "$T/t" -- sh -c 'exit 3'
@@ -139,5 +168,5 @@ test_options_together() {
 	want_refusal 'want --save'
 }
 
-run_cases files_stay resident_command time_and_chance again nothing_saved replaced_whole \
+run_cases files_stay resident_command time_and_chance again chain nothing_saved replaced_whole \
 	damaged options_together

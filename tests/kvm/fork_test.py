@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Forks and saves running VMs by the VMM's own frames, and looks at source and children.
-   fork_test.py BUILD-DIRECTORY IMAGE
+   fork_test.py BUILD-DIRECTORY [CASE...]
+The root image is $CASEMATE_TEST_IMAGE, or the build's own.
 """
 import os
 import struct
@@ -10,10 +11,11 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from vmm_client import (CREDIT, EXEC_STDIN, EXIT, RUNNING, STDIN, VM_BOOTED, Gone,  # noqa: E402
-                        Vm)
+from vmm_client import (CREDIT, EXEC_STDIN, EXIT, RUNNING, SAVE_INCREMENTAL,  # noqa: E402
+                        SAVE_TRACK, STDIN, VM_BOOTED, Gone, Vm)
 
-build, image = sys.argv[1:3]
+build = sys.argv[1]
+image = os.environ.get('CASEMATE_TEST_IMAGE') or os.path.join(build, 'images/default.erofs')
 VMM = os.path.join(build, 'casemate-vmm')
 FILES = ['--kernel', os.path.join(build, 'casemate-kernel'),
          '--initd', os.path.join(build, 'casemate-initd')]
@@ -26,10 +28,12 @@ def boot(*options):
     return vm
 
 
-def restore(fd, *options):
+def restore(fds, *options):
+    """From a chain of snapshots, the full one first."""
     image_fd = os.open(image, os.O_RDONLY)
-    vm = Vm.start(VMM, *FILES, '--image-fd', str(image_fd), '--restore-fd', str(fd), *options,
-                  fds=[fd, image_fd])
+    restored = [word for fd in fds for word in ('--restore-fd', str(fd))]
+    vm = Vm.start(VMM, *FILES, '--image-fd', str(image_fd), *restored, *options,
+                  fds=[*fds, image_fd])
     os.close(image_fd)
     return vm
 
@@ -135,17 +139,60 @@ def test_saved_while_running():
         count(source, 2, b'source')
         finish(source)
         for _ in range(2):
-            vm = resumed(restore(file.fileno()))
+            vm = resumed(restore([file.fileno()]))
             count(vm, 2, b'restored')
             finish(vm)
         # Held: it does not run, and its children start from the same state.
-        held = restore(file.fileno(), '--hold')
+        held = restore([file.fileno()], '--hold')
         for _ in range(2):
             children, _ = held.fork(2)
             for child in children:
                 count(resumed(child), 2, b'lease')
                 finish(child)
         held.close()
+
+
+def test_increments():
+    """A chain saved from one running VM: each link restores to what it was then."""
+    source = boot('--snapshots')
+    source.exec(1, *COUNTER)
+    files = [tempfile.TemporaryFile() for _ in range(4)]
+    fds = [f.fileno() for f in files]
+    for number, fd in enumerate(fds):
+        count(source, 1 + number, b'x')
+        source.save(fd, SAVE_INCREMENTAL if number else SAVE_TRACK)
+    sizes = [os.fstat(fd).st_blocks for fd in fds]
+    assert max(sizes[1:]) < sizes[0], sizes
+    # One that fails in between loses nothing.
+    with open('/dev/full', 'wb') as full:
+        count(source, 5, b'y')
+        try:
+            source.save(full.fileno(), SAVE_INCREMENTAL)
+            raise AssertionError('saved to a full disk')
+        except OSError:
+            pass
+    files.append(tempfile.TemporaryFile())
+    fds.append(files[-1].fileno())
+    source.save(fds[-1], SAVE_INCREMENTAL)
+    source.close()
+    for number in range(len(fds)):
+        vm = resumed(restore(fds[:number + 1], '--track'))
+        count(vm, 2 + number, b'z')
+        if number == 2:
+            # A branch: what builds on what was restored.
+            with tempfile.TemporaryFile() as branch:
+                vm.save(branch.fileno(), SAVE_INCREMENTAL)
+                again = resumed(restore([*fds[:number + 1], branch.fileno()]))
+                count(again, 3 + number, b'branch')
+                finish(again)
+        finish(vm)
+    try:
+        restore([fds[0], fds[2]]).wait(VM_BOOTED)
+        raise AssertionError('a chain with a link missing was taken')
+    except Gone as gone:
+        assert 'follow' in str(gone) or 'parent' in str(gone), gone
+    for file in files:
+        file.close()
 
 
 def test_refused():
@@ -186,7 +233,7 @@ def test_full_disk():
 
 def main():
     tests = [(k, v) for k, v in globals().items() if k.startswith('test_') and
-             (len(sys.argv) < 4 or k[5:] in sys.argv[3:])]
+             (len(sys.argv) < 3 or k[5:] in sys.argv[2:])]
     failed = 0
     print(f'1..{len(tests)}')
     for number, (name, test) in enumerate(tests, 1):

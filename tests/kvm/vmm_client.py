@@ -16,6 +16,7 @@ CREDIT = 64
 VM_BOOTED, VM_END, VM_CONSOLE, VM_LOG, VM_SAVED, VM_FORKED = range(128, 134)
 VM_SAVE, VM_FORK = 160, 161
 EXEC_TTY, EXEC_STDIN = 1, 2
+SAVE_TRACK, SAVE_INCREMENTAL = 1, 2
 PATIENCE = 60 * float(os.environ.get('CASEMATE_TIME_SCALE', '1'))
 
 
@@ -102,9 +103,9 @@ class Vm:
         assert made == count
         return [Vm(pair[0]) for pair in pairs], pause
 
-    def save(self, fd):
+    def save(self, fd, flags=0):
         """Returns (the snapshot's id, pause in nanoseconds)."""
-        self.send(VM_SAVE, fds=[fd])
+        self.send(VM_SAVE, flags=flags, fds=[fd])
         _, _, answer, _ = self.wait(VM_SAVED)
         error, _, pause = struct.unpack_from('<IIQ', answer)
         if error:

@@ -221,7 +221,7 @@ static void save_step(struct run *run)
 	if (!saving(run) || run->save_asked || run->to_vmm.len > 0)
 		return;
 	run->save_asked = true;
-	if (save_request(&run->save, run->channel, &run->err) < 0) {
+	if (save_request(&run->save, run->channel, run->options->incremental, &run->err) < 0) {
 		run->exited = false;
 		run_failed(run);
 	}

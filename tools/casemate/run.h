@@ -21,6 +21,7 @@ struct run_options {
 	const char *kernel, *initd;	/* NULL: those beside this program */
 	const char *save;		/* file to save the VM to, or NULL */
 	const char *ready_line;		/* when: the command says this line; NULL: it is over */
+	bool incremental;		/* save what changed since `from` */
 	bool sync;			/* the saved file is on the disk before we end */
 	const char *from;		/* snapshot to start from, or NULL */
 	uint64_t memory;		/* bytes */

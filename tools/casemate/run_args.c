@@ -23,6 +23,7 @@ static const struct option options_known[] = {
 	{ "save", required_argument, NULL, 's' },
 	{ "ready-when", required_argument, NULL, 'r' },
 	{ "sync", no_argument, NULL, 'y' },
+	{ "incremental", no_argument, NULL, 'n' },
 	{ "from", required_argument, NULL, 'f' },
 	{ "tty", no_argument, NULL, 'T' },
 	{ "verbose", no_argument, NULL, 'v' },
@@ -64,6 +65,8 @@ void run_usage(void)
 	     "  --ready-when LINE  save it when the command writes this line, and end. Its\n"
 	     "                   stdin stays open for those that start from FILE\n"
 	     "  --sync           the saved file is on the disk before casemate ends\n"
+	     "  --incremental    save only what changed since the FILE of --from, which is then\n"
+	     "                   needed beside the new one\n"
 	     "  --from FILE      start from a saved VM; its image and memory size are given.\n"
 	     "                   Without COMMAND the one that was saved running goes on\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
@@ -151,6 +154,9 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	case 'y':
 		o->sync = true;
 		return 0;
+	case 'n':
+		o->incremental = true;
+		return 0;
 	case 'f':
 		o->from = optarg;
 		return 0;
@@ -183,6 +189,9 @@ static int check_together(struct run_options *o, struct err *err)
 			       "run that saves");
 	if (!o->save && (o->ready_line || o->sync))
 		return err_set(err, EINVAL, "--ready-when and --sync want --save");
+	if (o->incremental && (!o->save || !o->from))
+		return err_set(err, EINVAL, "--incremental wants --from, which it builds on, "
+			       "and --save");
 	if (o->ready_line && (!o->ready_line[0] || strchr(o->ready_line, '\n')))
 		return err_set(err, EINVAL, "--ready-when wants one line, without its newline");
 	if (!o->memory)

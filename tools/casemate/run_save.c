@@ -48,9 +48,10 @@ int save_begin(struct save *save, const char *path, bool sync, struct err *err)
 	return 0;
 }
 
-int save_request(const struct save *save, int channel, struct err *err)
+int save_request(const struct save *save, int channel, bool incremental, struct err *err)
 {
-	struct cm_frame head = frame_head(CM_F_VM_SAVE, 0, 0, 0);
+	struct cm_frame head = frame_head(CM_F_VM_SAVE,
+					  incremental ? CM_SAVE_INCREMENTAL : 0, 0, 0);
 	struct iovec iov = { &head, sizeof(head) };
 	union {
 		struct cmsghdr align;

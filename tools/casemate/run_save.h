@@ -31,7 +31,7 @@ struct save {
 int save_begin(struct save *save, const char *path, bool sync, struct err *err);
 
 /* Asks the VMM to write it; the channel has room. Returns 0 or -errno with err set. */
-int save_request(const struct save *save, int channel, struct err *err);
+int save_request(const struct save *save, int channel, bool incremental, struct err *err);
 
 /* The VMM's answer came: gives the file its name. Returns 0 or -errno with err set. */
 int save_finish(struct save *save, const struct cm_vm_saved *saved, const char *text,

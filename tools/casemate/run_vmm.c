@@ -155,7 +155,7 @@ static void command_make(struct command *c, const struct run_options *o,
 	if (o->verbose)
 		word(c, "--verbose");
 	if (o->save)
-		word(c, "--snapshots");
+		word(c, o->incremental ? "--track" : "--snapshots");
 	if (o->save && image >= 0 && realpath(paths->image, c->image_path))
 		words(c, "--image-path", c->image_path);
 	for (unsigned int i = 0; i < from->count; i++) {
