@@ -95,7 +95,7 @@ test_chain() {
 		fail "an increment is as large as the whole: $(du -k "$T"/c[03] | xargs)"
 	from "$T/c3" -- sh -c 'md5sum -c /tmp/sums >/dev/null && ls /tmp/d | xargs'
 	want_out '0 1 2 3'
-	"$CASEMATE" snapshot compact -o "$T/folded" "$T"/c[0-3] || fail "compact failed"
+	"$CASEMATE" snapshot compact -o "$T/folded" "$T"/c[0-3] >"$T/out" || fail "compact failed"
 	mkdir "$T/alone"
 	mv "$T/folded" "$T/alone/t"
 	from "$T/alone/t" -- sh -c 'md5sum -c /tmp/sums >/dev/null && ls /tmp/d | xargs'
