@@ -265,18 +265,20 @@ void sched_add(struct task *t)
 }
 
 /* Cycles since the last call. A restored VM's TSC may be anything, so the first step in a new
- * generation is none; the order of the readings matters, it may begin between them. */
+ * generation is what the sums lack of the time since the last flush. The order of the readings
+ * matters: a generation may begin between them. */
 static uint64_t account_step(void)
 {
 	uint64_t tsc = arch_tsc(), step = tsc - account.stamp;
-	uint64_t generation = clock_generation();
+	uint64_t generation = clock_generation(), counted = account.user + account.kernel;
 
 	account.stamp = tsc;
 	if (likely(generation == account.generation))
 		return step;
 	account.generation = generation;
 	account.stamp = arch_tsc();
-	return 0;
+	step = (clock_monotonic_ns() - account.since) * (arch_tsc_khz() / 1000) / 1000;
+	return step > counted ? step - counted : 0;
 }
 
 void sched_account(bool to_user)
