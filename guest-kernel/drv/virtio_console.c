@@ -7,6 +7,11 @@
  * reader has emptied it and is then given back, so the host can be ahead by no more than that.
  * Transmit: TX_BUFFERS pages; a writer that finds none free sleeps until the device is done
  * with one. Interrupts are edges: the status register need not be read.
+ *
+ * All that the driver knows about the device is the used index up to which it has looked, and
+ * an interrupt only makes it look: one without a cause does nothing, and one that was lost with
+ * a stopped VM is made good by the one that the VMM raises when it restores it. The VMM in its
+ * turn looks at both available rings then, since a notification may have been lost likewise.
  */
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
@@ -134,8 +139,10 @@ int virtio_console_probe(unsigned n)
 	r = queue_setup(&c->rx, 0, RX_BUFFERS, true);
 	if (r == 0)
 		r = queue_setup(&c->tx, 1, TX_BUFFERS, false);
-	if (r != 0)
+	if (r != 0) {
+		c->regs = NULL;		/* an interrupt must not find half a queue */
 		return r;
+	}
 	c->tx_free = (1u << TX_BUFFERS) - 1;
 	reg_write(VIRTIO_MMIO_STATUS, VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER |
 				      VIRTIO_CONFIG_S_FEATURES_OK |
