@@ -114,13 +114,10 @@ static void queue_push(struct queue *q, unsigned n, uint16_t id)
 		reg_write(VIRTIO_MMIO_QUEUE_NOTIFY, n);
 }
 
-int virtio_console_probe(unsigned n)
+static int console_setup(struct console *c)
 {
-	struct console *c = &console;
 	int r;
 
-	c->regs = phys_to_virt(machine.virtio[n]);
-	c->index = n;
 	if (reg_read(VIRTIO_MMIO_MAGIC_VALUE) != 0x74726976 ||
 	    reg_read(VIRTIO_MMIO_VERSION) != 2 ||
 	    reg_read(VIRTIO_MMIO_DEVICE_ID) != VIRTIO_ID_CONSOLE)
@@ -139,16 +136,27 @@ int virtio_console_probe(unsigned n)
 	r = queue_setup(&c->rx, 0, RX_BUFFERS, true);
 	if (r == 0)
 		r = queue_setup(&c->tx, 1, TX_BUFFERS, false);
-	if (r != 0) {
-		c->regs = NULL;		/* an interrupt must not find half a queue */
+	if (r != 0)
 		return r;
-	}
 	c->tx_free = (1u << TX_BUFFERS) - 1;
 	reg_write(VIRTIO_MMIO_STATUS, VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER |
 				      VIRTIO_CONFIG_S_FEATURES_OK |
 				      VIRTIO_CONFIG_S_DRIVER_OK);
 	reg_write(VIRTIO_MMIO_QUEUE_NOTIFY, 0);
 	return 0;
+}
+
+int virtio_console_probe(unsigned n)
+{
+	struct console *c = &console;
+	int r;
+
+	c->regs = phys_to_virt(machine.virtio[n]);
+	c->index = n;
+	r = console_setup(c);
+	if (r != 0)
+		c->regs = NULL;		/* an interrupt must not find half a queue */
+	return r;
 }
 
 static bool rx_ready(struct console *c)
