@@ -5,11 +5,14 @@
 #
 # usage: tools/mkimage-busybox.sh [BUILD_DIR]    writes BUILD_DIR/images/busybox.erofs and,
 #                                                if there is none, the link default.erofs
+#        tools/mkimage-busybox.sh BUILD_DIR IMAGE PROGRAM...    writes IMAGE, with static
+#                                                programs (of tests) in /bin as well
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:-$top/build}
-image=$build/images/busybox.erofs
+image=${2:-$build/images/busybox.erofs}
+shift $(($# < 2 ? $# : 2))
 tool=${CASEMATE_IMAGE:-$build/tools/casemate-image}
 busybox=${CASEMATE_BUSYBOX:-/bin/busybox}
 
@@ -27,8 +30,9 @@ if head -c 4096 "$busybox" | grep -qa ld-linux; then
 fi
 
 mkdir -p "$build/images"
-[ -e "$build/images/default.erofs" ] || ln -sf busybox.erofs "$build/images/default.erofs"
-if [ -e "$image" ] && [ "$image" -nt "$busybox" ] && [ "$image" -nt "$0" ] &&
+[ -e "$build/images/default.erofs" ] || [ "$image" != "$build/images/busybox.erofs" ] ||
+	ln -sf busybox.erofs "$build/images/default.erofs"
+if [ $# = 0 ] && [ -e "$image" ] && [ "$image" -nt "$busybox" ] && [ "$image" -nt "$0" ] &&
 	[ "$image" -nt "$tool" ]; then
 	exit 0
 fi
@@ -50,6 +54,11 @@ chmod 755 "$root/bin/busybox"
 "$busybox" --list-full | while read -r applet; do
 	[ "$applet" = bin/busybox ] || [ -e "$root/$applet" ] ||
 		ln -s /bin/busybox "$root/$applet"
+done
+
+for program; do
+	cp "$program" "$root/bin/"
+	chmod 755 "$root/bin/$(basename "$program")"
 done
 
 cat >"$root/etc/passwd" <<-'EOF'

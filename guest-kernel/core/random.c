@@ -6,7 +6,9 @@
  *
  * The clock page carries a generation and 64 bytes that are fresh in every VM restored or
  * forked from another. They are mixed in before the first use in a new generation: the check
- * is part of each request, so no request can slip in between.
+ * is part of each request. A VM may be stopped at any instruction, also in the middle of a
+ * request, and go on more than once; so the generation is looked at again when the output is
+ * there, and output of an older one is made anew.
  */
 #include "guest-kernel/core/random_internal.h"
 
@@ -86,7 +88,8 @@ void random_mix(const void *data, size_t n)
 	wipe(block, sizeof(block));
 }
 
-static void check_generation(void)
+/* Mixes a new generation's entropy in. Returns whether there was one. */
+static bool check_generation(void)
 {
 	const volatile struct cm_clock *c = clock_page;
 	uint8_t entropy[CM_CLOCK_ENTROPY];
@@ -94,7 +97,7 @@ static void check_generation(void)
 	uint32_t seq;
 
 	if (c == NULL || likely(c->generation == seen_generation))
-		return;
+		return false;
 	do {
 		seq = c->seq;
 		__asm__ volatile("" : : : "memory");
@@ -106,6 +109,7 @@ static void check_generation(void)
 	random_mix(entropy, sizeof(entropy));
 	wipe(entropy, sizeof(entropy));
 	seen_generation = generation;
+	return true;
 }
 
 void random_init(const void *seed, size_t n)
@@ -117,13 +121,12 @@ void random_init(const void *seed, size_t n)
 	check_generation();
 }
 
-void random_bytes(void *buf, size_t n)
+static void output_make(uint8_t *p, size_t n)
 {
-	uint8_t block[64], stream[KEY_SIZE], *p = buf;
+	uint8_t block[64], stream[KEY_SIZE];
 	uint32_t counter = 0;
 	size_t part;
 
-	check_generation();
 	/* Block 0: next key, and the key of this request's stream or the output itself. */
 	chacha20_block(key, 0, zero_nonce, block);
 	memcpy(key, block, KEY_SIZE);
@@ -140,4 +143,12 @@ void random_bytes(void *buf, size_t n)
 	wipe(stream, sizeof(stream));
 out:
 	wipe(block, sizeof(block));
+}
+
+void random_bytes(void *buf, size_t n)
+{
+	check_generation();
+	do {
+		output_make(buf, n);
+	} while (unlikely(check_generation()));
 }

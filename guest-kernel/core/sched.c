@@ -48,9 +48,10 @@ RB_GENERATE_INTERNAL(run_tree, task, run_node, run_cmp, static __attribute__((un
 static struct run_tree runq;
 static unsigned nqueued;
 static uint64_t min_vruntime;
-/* Cycles of current since the last flush, by side; `since` in ns. */
+/* Cycles of current since the last flush, by side; `since` in ns. The stamp is the raw TSC,
+ * which says nothing outside the generation it was read in. */
 static struct {
-	uint64_t stamp, user, kernel, since;
+	uint64_t stamp, generation, user, kernel, since;
 } account;
 static uint64_t armed = NO_DEADLINE;
 static struct task *dead_task;
@@ -263,15 +264,31 @@ void sched_add(struct task *t)
 	made_runnable(t, false);
 }
 
+/* Cycles since the last call. A restored VM's TSC may be anything, so the first step in a new
+ * generation is what the sums lack of the time since the last flush. The order of the readings
+ * matters: a generation may begin between them. */
+static uint64_t account_step(void)
+{
+	uint64_t tsc = arch_tsc(), step = tsc - account.stamp;
+	uint64_t generation = clock_generation(), counted = account.user + account.kernel;
+
+	account.stamp = tsc;
+	if (likely(generation == account.generation))
+		return step;
+	account.generation = generation;
+	account.stamp = arch_tsc();
+	step = (clock_monotonic_ns() - account.since) * (arch_tsc_khz() / 1000) / 1000;
+	return step > counted ? step - counted : 0;
+}
+
 void sched_account(bool to_user)
 {
-	uint64_t tsc = arch_tsc();
+	uint64_t step = account_step();
 
 	if (to_user)
-		account.kernel += tsc - account.stamp;
+		account.kernel += step;
 	else
-		account.user += tsc - account.stamp;
-	account.stamp = tsc;
+		account.user += step;
 }
 
 /* total * part / whole to 31 bits of precision, without a 128-bit division. */
@@ -305,8 +322,8 @@ void sched_account_flush(void)
 /* Time from here on is another task's. */
 static void account_restart(uint64_t now)
 {
+	account_step();
 	account.user = account.kernel = 0;
-	account.stamp = arch_tsc();
 	account.since = now;
 }
 

@@ -6,7 +6,10 @@
  * sequence lock; a reading multiplies the TSC's advance, in 128 bits. Monotonic readings never
  * go back, also not across a restore. The host owns the realtime clock: programs cannot set it
  * (the vDSO reads the same page), so it jumps only when the generation changes; then timers
- * on the realtime clock are placed anew and sleepers on it look again.
+ * on the realtime clock are placed anew. A VM may be stopped and restored between any two
+ * instructions. So nothing computed from a reading of the realtime clock or the raw TSC may be
+ * kept without the generation it belongs to; the interrupt that the host raises at each restart
+ * comes here (timers_run) and finds the difference.
  *
  * Timers are a tree by deadline. timers_run() runs what is due; a callback may arm its timer
  * again, and a timer that is again due at once waits for the next interrupt.

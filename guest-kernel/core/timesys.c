@@ -260,22 +260,14 @@ static long sleep_relative(uint64_t ns, struct ktimespec __user *urem)
 	return sleep_until(deadline, urem);
 }
 
-/* Until the realtime clock shows `real`: looks again when that clock jumped. */
+/* Until the realtime clock shows `real`; the timer follows when that clock jumps. */
 static long sleep_until_realtime(uint64_t real)
 {
-	uint64_t now, seen;
-	int r;
+	int r = 0;
 
-	for (;;) {
-		now = clock_realtime_ns();
-		if (now >= real)
-			return 0;
-		seen = clock_generation();
-		r = WAIT_EVENT_DEADLINE(&clock_jump_wait, clock_generation() != seen,
-					deadline_after(real - now));
-		if (r == -ERESTARTSYS)
-			return -ERESTARTNOHAND;
-	}
+	while (r != -ERESTARTSYS && clock_realtime_ns() < real)
+		r = sleep_once_realtime(real);
+	return r == -ERESTARTSYS ? -ERESTARTNOHAND : 0;
 }
 
 static long sleep_until_monotonic(uint64_t deadline)

@@ -7,6 +7,11 @@
  * reader has emptied it and is then given back, so the host can be ahead by no more than that.
  * Transmit: TX_BUFFERS pages; a writer that finds none free sleeps until the device is done
  * with one. Interrupts are edges: the status register need not be read.
+ *
+ * All that the driver knows about the device is the used index up to which it has looked, and
+ * an interrupt only makes it look: one without a cause does nothing, and one that was lost with
+ * a stopped VM is made good by the one that the VMM raises when it restores it. The VMM in its
+ * turn looks at both available rings then, since a notification may have been lost likewise.
  */
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
@@ -109,13 +114,10 @@ static void queue_push(struct queue *q, unsigned n, uint16_t id)
 		reg_write(VIRTIO_MMIO_QUEUE_NOTIFY, n);
 }
 
-int virtio_console_probe(unsigned n)
+static int console_setup(struct console *c)
 {
-	struct console *c = &console;
 	int r;
 
-	c->regs = phys_to_virt(machine.virtio[n]);
-	c->index = n;
 	if (reg_read(VIRTIO_MMIO_MAGIC_VALUE) != 0x74726976 ||
 	    reg_read(VIRTIO_MMIO_VERSION) != 2 ||
 	    reg_read(VIRTIO_MMIO_DEVICE_ID) != VIRTIO_ID_CONSOLE)
@@ -142,6 +144,19 @@ int virtio_console_probe(unsigned n)
 				      VIRTIO_CONFIG_S_DRIVER_OK);
 	reg_write(VIRTIO_MMIO_QUEUE_NOTIFY, 0);
 	return 0;
+}
+
+int virtio_console_probe(unsigned n)
+{
+	struct console *c = &console;
+	int r;
+
+	c->regs = phys_to_virt(machine.virtio[n]);
+	c->index = n;
+	r = console_setup(c);
+	if (r != 0)
+		c->regs = NULL;		/* an interrupt must not find half a queue */
+	return r;
 }
 
 static bool rx_ready(struct console *c)

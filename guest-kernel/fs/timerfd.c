@@ -3,6 +3,10 @@
  * timerfd: a timer whose expirations are counted and read through a descriptor. A periodic
  * timer rests after it has expired until it is read or looked at; the expirations missed are
  * then counted by arithmetic, so a short interval costs nothing while nobody reads.
+ *
+ * The realtime clock jumps when the VM is restored, and only then. A timer on it is placed
+ * anew (core/time.c); one with CANCEL_ON_SET hangs on clock_jump_wait too, to wake whoever
+ * sleeps on it.
  */
 #include <linux/capability.h>
 #include <linux/timerfd.h>
@@ -21,6 +25,7 @@ struct timerfd {
 	bool expired;		/* kt fired since it was set or read */
 	bool cancel_on_set;
 	uint64_t cancel_generation;	/* clock generation when set: a new one cancels */
+	struct waiter jump;		/* on clock_jump_wait, with cancel_on_set */
 	uint32_t settime_flags;
 	uint64_t interval, deadline;
 	uint64_t ticks;		/* not yet read */
@@ -67,6 +72,12 @@ static bool timerfd_canceled(struct timerfd *t)
 	return t->cancel_on_set && clock_generation() != t->cancel_generation;
 }
 
+static bool timerfd_jumped(struct waiter *w, unsigned key)
+{
+	waitq_wake_all(&CONTAINER_OF(w, struct timerfd, jump)->wq, KPOLLIN);
+	return false;
+}
+
 static long timerfd_read(struct file *f, struct uio *u, uint64_t *pos)
 {
 	struct timerfd *t = f->priv;
@@ -108,6 +119,7 @@ static void timerfd_release(struct file *f)
 	struct timerfd *t = f->priv;
 
 	ktimer_cancel(&t->kt);
+	waitq_del(&t->jump);
 	kfree(t);
 }
 
@@ -169,6 +181,7 @@ SYSCALL(timerfd_create, int clock, int flags)
 	t->clock = clock;
 	waitq_init(&t->wq);
 	ktimer_init(&t->kt, timerfd_fn);
+	t->jump.func = timerfd_jumped;
 	f = anon_file_new("anon_inode:[timerfd]", &timerfd_ops, t,
 			  (uint32_t)flags & KO_NONBLOCK);
 	if (IS_ERR(f)) {
@@ -204,6 +217,9 @@ static void timerfd_set(struct timerfd *t, uint32_t flags, uint64_t interval, ui
 	t->real = absolute && real_clock;
 	t->cancel_on_set = t->real && (flags & TFD_TIMER_CANCEL_ON_SET) != 0;
 	t->cancel_generation = clock_generation();
+	waitq_del(&t->jump);
+	if (t->cancel_on_set)
+		waitq_add(&clock_jump_wait, &t->jump);
 	if (value == 0)
 		return;
 	t->deadline = absolute ? value : deadline_after(value);

@@ -23,6 +23,7 @@ const uint8_t vdso_start[1];
 __asm__(".globl vdso_end\nvdso_end = vdso_start");
 
 uint64_t host_now_ns;	/* a test may set it; 0: the host's clock */
+void (*host_tsc_hook)(void);
 
 void printk(const char *fmt, ...)
 {
@@ -57,10 +58,13 @@ void *host_memory_init(size_t size)
 
 uint64_t arch_tsc(void)
 {
+	uint64_t now = host_now_ns;
 	struct timespec ts;
 
-	if (host_now_ns != 0)
-		return host_now_ns;
+	if (host_tsc_hook != NULL)
+		host_tsc_hook();
+	if (now != 0)
+		return now;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
 }

@@ -6,6 +6,8 @@
 #include "guest-kernel/lib/kernel.h"
 
 extern uint64_t host_now_ns;
+/* Called right after each reading of the TSC: there the VM may be stopped and restored. */
+extern void (*host_tsc_hook)(void);
 /* Zeroed memory to stand for guest RAM; never freed. */
 void *host_memory_init(size_t size);
 

@@ -108,13 +108,12 @@ static int uuid_show(struct strbuf *sb, const struct pseudo_node *n)
 static int boot_id_show(struct strbuf *sb, const struct pseudo_node *n)
 {
 	static uint8_t id[16];
-	static uint64_t generation;
-	static bool made;
+	static uint64_t made_in;	/* a generation; 0: not yet */
 
-	if (!made || generation != clock_generation()) {
+	/* Again when the VM was stopped and restored in between. */
+	while (made_in != clock_generation()) {
+		made_in = clock_generation();
 		new_uuid(id);
-		generation = clock_generation();
-		made = true;
 	}
 	show_uuid(sb, id);
 	return 0;

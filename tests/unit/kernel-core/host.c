@@ -604,6 +604,8 @@ void irq_process(void)
 
 void arch_wait_for_interrupt(void)
 {
+	if (machine_halt_hook != NULL)
+		machine_halt_hook();
 	if (timer_deadline == ~0ULL)
 		panic("deadlock: nothing runs and no timer is armed");
 	machine_now_ns = MAX(machine_now_ns, timer_deadline);
@@ -626,9 +628,34 @@ void machine_spend(uint64_t ns)
 	}
 }
 
+/* The TSC is the virtual clock, but restored VMs find it elsewhere. */
+static uint64_t tsc_offset;
+void (*machine_tsc_hook)(void);
+void (*machine_halt_hook)(void);
+
 uint64_t arch_tsc(void)
 {
-	return machine_now_ns;
+	uint64_t tsc = machine_now_ns + tsc_offset;
+
+	if (machine_tsc_hook != NULL)
+		machine_tsc_hook();
+	return tsc;
+}
+
+uint64_t arch_tsc_khz(void)
+{
+	return 1000000;
+}
+
+void machine_restore(uint64_t pause_ns, uint64_t tsc)
+{
+	tsc_offset = tsc - machine_now_ns;
+	the_clock.seq += 2;
+	the_clock.realtime_ns += machine_now_ns - the_clock.monotonic_ns + pause_ns;
+	the_clock.monotonic_ns = machine_now_ns;
+	the_clock.tsc_base = tsc;
+	the_clock.generation += 3;
+	timer_deadline = machine_now_ns;	/* the interrupt that the VMM raises */
 }
 
 void arch_set_fsbase(uint64_t v)

@@ -20,6 +20,10 @@ long user_clone(uint64_t flags, void (*fn)(void), int *parent_tid, int *child_ti
 
 extern uint64_t machine_now_ns;		/* the virtual clock */
 void machine_spend(uint64_t ns);	/* the running task computes for that long */
+/* The VM is stopped here and restored after pause_ns with its TSC at `tsc`. */
+void machine_restore(uint64_t pause_ns, uint64_t tsc);
+/* Called right after each reading of the TSC, and when the processor is halted. */
+extern void (*machine_tsc_hook)(void), (*machine_halt_hook)(void);
 extern unsigned machine_timer_arms;
 extern int machine_fail_alloc;		/* n > 0: the n-th allocation from now fails */
 extern unsigned machine_live_allocs;

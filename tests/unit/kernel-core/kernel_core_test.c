@@ -54,6 +54,8 @@ int main(void)
 		CU_add_test(suite, t->name, t->fn);
 	for (const struct machine_test *t = rules_tests; t->name != NULL; t++)
 		CU_add_test(suite, t->name, t->fn);
+	for (const struct machine_test *t = restore_tests; t->name != NULL; t++)
+		CU_add_test(suite, t->name, t->fn);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	failures = CU_get_number_of_failures();

@@ -40,7 +40,7 @@ struct machine_test {
 	const char *name;
 	void (*fn)(void);
 };
-extern const struct machine_test process_tests[], sched_tests[], rules_tests[];
+extern const struct machine_test process_tests[], sched_tests[], rules_tests[], restore_tests[];
 void machine_test_run(void (*program)(void));
 
 /* What happened, in order. */

@@ -364,9 +364,12 @@ uint64_t clock_realtime_ns(void)
 	return env_now + 1700000000ULL * NSEC_PER_SEC;
 }
 
+uint64_t env_generation = 1;
+bool env_restore_in_random;
+
 uint64_t clock_generation(void)
 {
-	return 1;
+	return env_generation;
 }
 
 int timespec_get_user(const struct ktimespec *uts, uint64_t *ret_ns)
@@ -384,7 +387,10 @@ int timespec_put_user(struct ktimespec *uts, uint64_t ns)
 
 void random_bytes(void *buf, size_t n)
 {
-	memset(buf, 0xa5, n);
+	memset(buf, (int)(0xa5 + env_generation), n);
+	if (env_restore_in_random)
+		env_generation++;
+	env_restore_in_random = false;
 }
 
 void random_mix(const void *buf, size_t n)

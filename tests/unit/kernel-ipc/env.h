@@ -27,6 +27,8 @@ extern unsigned env_fail_at;
 extern long env_live, env_files, env_inodes, env_dentries;
 
 extern uint64_t env_now;
+extern uint64_t env_generation;
+extern bool env_restore_in_random;	/* once, when the next random bytes are made */
 void env_reset(void);
 void env_close_all(void);
 

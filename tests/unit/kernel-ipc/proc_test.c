@@ -377,6 +377,28 @@ static void test_formats(void)
 	tree_down();
 }
 
+/* One number for a VM's life, another one in each restored VM. */
+static void test_boot_id(void)
+{
+	static char first[64];
+
+	tree_up(&proc_type);
+	CU_ASSERT_EQUAL(slurp("sys/kernel/random/boot_id"), 37);
+	strcpy(first, text);
+	slurp("sys/kernel/random/boot_id");
+	CU_ASSERT_STRING_EQUAL(text, first);
+	env_generation = 2;
+	slurp("sys/kernel/random/boot_id");
+	CU_ASSERT_STRING_NOT_EQUAL(text, first);
+	/* Stopped while it was made: it is the one of the VM that goes on. */
+	env_generation = 3;
+	env_restore_in_random = true;
+	slurp("sys/kernel/random/boot_id");
+	CU_ASSERT_EQUAL(strncmp(text, "a9a9a9a9-a9a9-4", 15), 0);
+	env_generation = 1;
+	tree_down();
+}
+
 static void test_cpuinfo(void)
 {
 	tree_up(&proc_type);
@@ -624,6 +646,7 @@ void suite_proc(void)
 	CU_pSuite s = CU_add_suite("proc", NULL, NULL);
 
 	CU_add_test(s, "formats", test_formats);
+	CU_add_test(s, "boot_id", test_boot_id);
 	CU_add_test(s, "cpuinfo", test_cpuinfo);
 	CU_add_test(s, "memory", test_memory_texts);
 	CU_add_test(s, "names", test_names);

@@ -173,6 +173,7 @@ void world_reset(void)
 	nprocs = ntasks = 0;
 	TAILQ_INIT(&all_processes);
 	host_now_ns = 1000000000;
+	host_tsc_hook = NULL;
 	world_clock = (struct cm_clock){
 		.mult = 1,
 		.tsc_base = host_now_ns,
@@ -250,6 +251,38 @@ int sleep_once(uint64_t deadline, bool interruptible)
 	return -ETIMEDOUT;
 }
 
+/* Only the clock that is looked at differs from sleep_once(): the timer is a real one. */
+static bool real_due;
+
+static void real_due_fn(struct ktimer *t)
+{
+	real_due = true;
+}
+
+int sleep_once_realtime(uint64_t real_ns)
+{
+	struct ktimer t;
+	int r;
+
+	if (signal_pending(current))
+		return -ERESTARTSYS;
+	if (clock_realtime_ns() >= real_ns)
+		return -ETIMEDOUT;
+	real_due = false;
+	ktimer_init(&t, real_due_fn);
+	ktimer_set_realtime(&t, real_ns);
+	world_interrupt();	/* one that was pending comes before the sleep */
+	if (!real_due && world_sleep != NULL) {
+		r = world_sleep(t.deadline, true);
+	} else {
+		if (!real_due)
+			world_advance(t.deadline - clock_monotonic_ns());
+		r = 0;
+	}
+	ktimer_cancel(&t);
+	return real_due ? -ETIMEDOUT : r;
+}
+
 void process_exit_group(int status)
 {
 	world_exit_status = status;
@@ -266,6 +299,26 @@ void world_advance(uint64_t ns)
 {
 	host_now_ns += ns;
 	timers_run();
+}
+
+void world_interrupt(void)
+{
+	timers_run();
+}
+
+void world_restore(uint64_t pause_ns, uint64_t tsc)
+{
+	struct cm_clock *c = &world_clock;
+	uint64_t ran = (uint64_t)(((unsigned __int128)(host_now_ns - c->tsc_base) * c->mult) >>
+				  c->shift);
+
+	c->seq += 2;
+	c->monotonic_ns += ran;
+	c->realtime_ns += ran + pause_ns;
+	c->tsc_base = host_now_ns = tsc;
+	c->generation += 7;
+	for (unsigned i = 0; i < sizeof(c->entropy); i++)
+		c->entropy[i] = (uint8_t)(c->entropy[i] * 5 + c->generation + i);
 }
 
 long syscall_partial(const char *call, const char *what, int err)

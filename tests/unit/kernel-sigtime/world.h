@@ -35,6 +35,10 @@ extern int (*world_sleep)(uint64_t deadline, bool interruptible);
 extern void (*world_schedule)(void);	/* called by schedule(); NULL: makes current run again */
 
 void world_reset(void);
+/* The VM is stopped here and restored after `pause_ns` on a processor whose TSC stands at
+ * `tsc`: writes the clock page as the VMM does. Raises no interrupt: see world_interrupt(). */
+void world_restore(uint64_t pause_ns, uint64_t tsc);
+void world_interrupt(void);		/* of the timer */
 struct process *world_process(int pid, struct process *parent);
 struct task *world_thread(struct process *p, int tid);
 void world_advance(uint64_t ns);	/* moves the clock and runs timers */
