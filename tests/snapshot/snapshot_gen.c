@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 		chain_make(argv[2], strtoull(argv[3], NULL, 10) << 20,
 			   strtoull(argv[4], NULL, 10), (unsigned int)atoi(argv[5]));
 	else if (argc == 4 && !strcmp(argv[1], "small"))
-		small_make(argv[2], strtoull(argv[3], NULL, 10), 0, 300);
+		small_make(argv[2], strtoull(argv[3], NULL, 10), 0, 20);
 	else if (argc == 4 && !strcmp(argv[1], "seed"))
 		seed_make(argv[2], strtoull(argv[3], NULL, 10));
 	else
