@@ -61,6 +61,18 @@ test_inspect_json() {
 	END
 }
 
+# What the document says is enough to read the files, and is what is printed of them.
+test_a_second_reader() {
+	local f
+	gzip -dc "$here/golden/v1.gz" >"$T/golden"
+	for f in "$D/a.0" "$D/a.1" "$D/b.1" "$T/golden"; do
+		snapshot inspect --json "$f"
+		want_status 0
+		"$here/reader.py" "$here/../../docs/SNAPSHOT-FORMAT.md" "$f" <"$T/out" \
+			>"$T/said" 2>"$T/err" || fail "$(tail -1 "$T/err")"
+	done
+}
+
 test_inspect_to_a_full_disk() {
 	status=0
 	"$CASEMATE" snapshot inspect "$D/a.0" >/dev/full 2>"$T/err" || status=$?
@@ -178,7 +190,7 @@ test_compact_on_a_full_disk() {
 
 test_compact_is_stopped() {
 	local pid i
-	"$SNAPSHOT_GEN" chain "$D/z" 512 3 1
+	"$SNAPSHOT_GEN" chain "$D/z" 256 3 1
 	rm "$D/z.full"
 	echo old >"$D/x"
 	"$CASEMATE" snapshot compact -o "$D/x" "$D/z.0" >"$T/out" 2>"$T/err" &
@@ -219,6 +231,6 @@ test_usage() {
 	want_refusal 'lacks its value'
 }
 
-run_cases inspect inspect_json inspect_to_a_full_disk verify verify_wrong_chains \
+run_cases inspect inspect_json a_second_reader inspect_to_a_full_disk verify verify_wrong_chains \
 	verify_damage no_snapshots compact compact_over_its_input compact_fails \
 	compact_on_a_full_disk compact_is_stopped usage

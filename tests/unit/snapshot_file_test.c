@@ -570,6 +570,78 @@ static void test_write_refusals(void)
 	close(fd);
 }
 
+/* ---- Memory runs out ---- */
+
+/* Our own allocations are counted down (the linker's --wrap); the one at 0 fails. */
+static long allocations_left = -1;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+	return allocations_left >= 0 && allocations_left-- == 0 ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return allocations_left >= 0 && allocations_left-- == 0 ? NULL
+								  : __real_calloc(count, size);
+}
+
+/* Does one thing with the allocation n failing. Returns what came of it. */
+static int starved(const struct made *made, unsigned int what, long n, struct err *err)
+{
+	struct snapshot_source source = { .memory = made->memory, .size = SIZE };
+	struct snapshot snapshot;
+	struct snapshot_id id;
+	int fd = memory_fd(), r;
+
+	*err = (struct err)ERR_INIT;
+	allocations_left = n;
+	switch (what) {
+	case 0:
+		r = snapshot_open(&snapshot, made->fds[1], err);
+		if (r == 0)
+			snapshot_close(&snapshot);
+		break;
+	case 1:
+		r = snapshot_write(fd, &made->last, &source, &id, err);
+		break;
+	case 2:
+		r = snapshot_verify(&made->snapshots[1], err);
+		break;
+	default:
+		r = snapshot_compact(made->chain, CHAIN, fd, &id, err);
+		break;
+	}
+	allocations_left = -1;
+	close(fd);
+	return r;
+}
+
+static void test_starved(void)
+{
+	struct made made;
+
+	made_init(&made, 50);
+	for (unsigned int what = 0; what < 4; what++) {
+		struct err err;
+		long n = 0;
+
+		while (starved(&made, what, n, &err) < 0) {
+			CU_ASSERT_EQUAL(err.code, -ENOMEM);
+			text_has(err.text, "memory");
+			CU_ASSERT_FATAL(n++ < 100);
+		}
+		CU_ASSERT(n > 0);
+		CU_ASSERT_STRING_EQUAL(err.text, "");
+	}
+	made_done(&made);
+}
+
 /* ---- Golden files ---- */
 
 static void line_wanted(const char *line, const char *text)
@@ -651,6 +723,7 @@ int main(int argc, char **argv)
 	CU_add_test(suite, "disk full", test_disk_full);
 	CU_add_test(suite, "unfinished", test_unfinished);
 	CU_add_test(suite, "writing refused", test_write_refusals);
+	CU_add_test(suite, "memory runs out", test_starved);
 	CU_add_test(suite, "golden files", test_golden);
 	CU_basic_run_tests();
 	failures = CU_get_number_of_failures();
