@@ -52,8 +52,8 @@ def main():
             common.emit_values(name, 'ms', [took / 1e6 for _, took in runs], mib=MEM,
                                by=by)
         else:
-            common.emit_values(name, 'GiB/s', [size / took * 1e9 / (1 << 30)
-                                               for size, took in runs], mib=MEM, by=by, **peer)
+            rates = [size / took * 1e9 / (1 << 30) for size, took in runs]
+            common.emit_values(name, 'GiB/s', rates, mib=MEM, by=by, **peer)
 
 
 common.main(main)

@@ -41,7 +41,8 @@ static void digests_set(uint8_t *file, size_t size)
 
 	for (uint64_t i = 0; i < count && i < SNAPSHOT_SECTIONS_MAX; i++) {
 		uint8_t *section = file + SECTIONS_AT + i * SECTION_SIZE;
-		uint64_t offset = number_at(section + 8, 8), length = number_at(section + 16, 8);
+		uint64_t offset = number_at(section + 8, 8);
+		uint64_t length = number_at(section + 16, 8);
 
 		if (offset <= size && length <= size - offset)
 			snapshot_digest(file + offset, length, section + 24);
@@ -62,8 +63,9 @@ static void state_check(const struct snapshot *snapshot, const uint8_t *file)
 
 		while (section->type != (uint32_t)part->type)
 			section++;
-		if (field_encode(part->table, (const uint8_t *)&snapshot->state + part->offset,
-				 &data, &size, &err) < 0)
+		const uint8_t *object = (const uint8_t *)&snapshot->state + part->offset;
+
+		if (field_encode(part->table, object, &data, &size, &err) < 0)
 			abort();
 		if (section->version == part->table->version &&
 		    (size != section->length || memcmp(data, file + section->offset, size) != 0))

@@ -20,7 +20,8 @@ snapshot() {
 byte() {
 	local old
 	old=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
-	printf "\\$(printf %o $((old ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+	printf "\\$(printf %o $((old ^ 1)))" |
+		dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
 want_only() {
@@ -37,7 +38,8 @@ test_inspect() {
 	want_err ''
 	for line in '^kind = incremental$' '^parent = [0-9a-f]{64}$' '^page_count = 2048$' \
 		'^section\.vcpu = type 3, version 1,' '^machine\.memory_size = 8388608$' \
-		'^vcpu\.regs\.rip = 0x[0-9a-f]+$' '^memory\.0x[0-9a-f]+-0x[0-9a-f]+ = [0-9]+ pages$'; do
+		'^vcpu\.regs\.rip = 0x[0-9a-f]+$' \
+		'^memory\.0x[0-9a-f]+-0x[0-9a-f]+ = [0-9]+ pages$'; do
 		grep -qE "$line" "$T/out" || fail "no line $line"
 	done
 	! grep -qvE '^[a-z0-9_.x-]+(\[[0-9]+\])?[a-z0-9_.]* = ' "$T/out" ||
@@ -231,6 +233,6 @@ test_usage() {
 	want_refusal 'lacks its value'
 }
 
-run_cases inspect inspect_json a_second_reader inspect_to_a_full_disk verify verify_wrong_chains \
-	verify_damage no_snapshots compact compact_over_its_input compact_fails \
+run_cases inspect inspect_json a_second_reader inspect_to_a_full_disk verify \
+	verify_wrong_chains verify_damage no_snapshots compact compact_over_its_input compact_fails \
 	compact_on_a_full_disk compact_is_stopped usage

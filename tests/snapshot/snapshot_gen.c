@@ -2,8 +2,8 @@
 /*
  * Makes snapshot files for tests:
  *
- *   snapshot-gen chain PREFIX MIB SEED COUNT	PREFIX.0 (full), PREFIX.1... (incremental), and
- *						PREFIX.full: the last one's state and memory, full
+ *   snapshot-gen chain PREFIX MIB SEED COUNT	PREFIX.0 (full), PREFIX.1... (incremental),
+ *						and PREFIX.full: the last one's, but full
  *   snapshot-gen small FILE SEED		2 MiB, nearly empty (the golden file)
  *   snapshot-gen seed FILE SEED		an input of tests/fuzz/snapshot_fuzz.c
  */
@@ -61,7 +61,8 @@ static void chain_make(const char *prefix, uint64_t size, uint64_t seed, unsigne
 		sample_state(&state, size, seed + i, 3000);
 		/* One machine all along. */
 		state.machine.image_size = machine.machine.image_size;
-		memcpy(state.machine.image_digest, machine.machine.image_digest, SNAPSHOT_DIGEST);
+		memcpy(state.machine.image_digest, machine.machine.image_digest,
+		       SNAPSHOT_DIGEST);
 		memcpy(state.machine.kernel_digest, machine.machine.kernel_digest,
 		       SNAPSHOT_DIGEST);
 		source.dirty = i ? dirty : NULL;

@@ -140,7 +140,8 @@ static void round_trip(const struct field_table *table, uint64_t seed, uint32_t 
 	sample_object(table, &a, &seed, many);
 	first = encode(table, &a);
 	CU_ASSERT(first.size <= field_table_max(table));
-	CU_ASSERT_EQUAL(field_decode(table, table->version, first.data, first.size, &b, &err), 0);
+	CU_ASSERT_EQUAL(field_decode(table, table->version, first.data, first.size, &b, &err),
+			0);
 	CU_ASSERT_STRING_EQUAL(err.text, "");
 	field_visit(table, &a, leaf_note, &x);
 	field_visit(table, &b, leaf_note, &y);
@@ -354,7 +355,9 @@ static void test_versions(void)
 static void test_little_endian(void)
 {
 	static const struct field_table v3 = FIELD_TABLE("t", 3, struct old_new, new_fields);
-	static const uint8_t want[] = { 4, 3, 2, 1, 6, 5, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 9, 8, 7, 1 };
+	static const uint8_t want[] = {
+		4, 3, 2, 1, 6, 5, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 9, 8, 7, 1,
+	};
 	struct old_new in = { 0x01020304, 0x0506, 0x0708090a0b0c0d0e, 1 };
 	struct encoded out = encode(&v3, &in);
 

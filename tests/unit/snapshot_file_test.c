@@ -90,7 +90,8 @@ static void made_init(struct made *made, uint64_t seed)
 		source.dirty = i ? dirty : NULL;
 		source.parent = i ? &parent : NULL;
 		made->fds[i] = memory_fd();
-		CU_ASSERT_EQUAL(snapshot_write(made->fds[i], &made->last, &source, &id, &err), 0);
+		CU_ASSERT_EQUAL(snapshot_write(made->fds[i], &made->last, &source, &id, &err),
+				0);
 		CU_ASSERT_STRING_EQUAL(err.text, "");
 		CU_ASSERT_EQUAL_FATAL(opened(made->fds[i], &made->snapshots[i]), 0);
 		CU_ASSERT_EQUAL(memcmp(&id, &made->snapshots[i].id, sizeof(id)), 0);
@@ -382,7 +383,7 @@ static void test_memory_damage(void)
 	for (unsigned int i = 0; i < 2; i++) {
 		s = &made.snapshots[i];
 		for (uint64_t page = 0; page < s->page_count; page += 7) {
-			uint64_t at = s->data_offset + page * SNAPSHOT_PAGE + page % SNAPSHOT_PAGE;
+			uint64_t at = s->data_offset + page * (SNAPSHOT_PAGE + 1);
 			bool held = s->held[page / 64] >> page % 64 & 1;
 
 			byte_flip(s->fd, at, 16);
