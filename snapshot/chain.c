@@ -24,7 +24,7 @@ struct verify {
 	uint64_t data_start, data_end;	/* the last run of data found in the file */
 };
 
-/* Whether the file has data in [at, at + size): what it has not is a hole, hence zero. */
+/* Whether the file has data in [at, at + size). What it has not is a hole, hence zero. */
 static bool data_in(struct verify *v, uint64_t at, uint64_t size)
 {
 	if (at >= v->data_end) {
@@ -47,8 +47,8 @@ static int zero_check(const uint8_t *data, size_t size, uint64_t at, struct err 
 {
 	for (size_t i = 0; i < size; i++) {
 		if (data[i])
-			return err_set(err, EINVAL, "the file has a byte at %llu, where nothing "
-				       "is held", (unsigned long long)(at + i));
+			return err_set(err, EINVAL, "the file has a byte at %llu, where "
+				       "nothing is held", (unsigned long long)(at + i));
 	}
 	return 0;
 }
@@ -95,8 +95,9 @@ static int chunk_verify(struct verify *v, uint64_t chunk, struct err *err)
 	if (r < 0)
 		return err_set_errno(err, r, "cannot check memory");
 	if (any && memcmp(digest, v->snapshot->digests[chunk], SNAPSHOT_DIGEST) != 0)
-		return err_set(err, EINVAL, "memory from 0x%llx to 0x%llx is damaged (its digest "
-			       "does not fit)", (unsigned long long)(chunk * SNAPSHOT_CHUNK),
+		return err_set(err, EINVAL, "memory from 0x%llx to 0x%llx is damaged (its "
+			       "digest does not fit)",
+			       (unsigned long long)(chunk * SNAPSHOT_CHUNK),
 			       (unsigned long long)((chunk + 1) * SNAPSHOT_CHUNK));
 	return 0;
 }
@@ -190,8 +191,8 @@ int snapshot_check_chain(const struct snapshot *const *chain, size_t count, stru
 		char parent[2 * SNAPSHOT_DIGEST + 1];
 
 		snapshot_id_text(&chain[0]->parent, parent);
-		return err_set(err, EINVAL, "the first snapshot is incremental: give its parent "
-			       "%.16s... before it", parent);
+		return err_set(err, EINVAL, "the first snapshot is incremental: give its "
+			       "parent %.16s... before it", parent);
 	}
 	for (size_t i = 1; i < count; i++) {
 		int r = snapshot_follows(chain[i], chain[i - 1], err);

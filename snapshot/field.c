@@ -203,8 +203,8 @@ static int table_encode(const struct field_table *table, const uint8_t *object,
 
 		for (uint32_t j = 0; j < count; j++) {
 			struct place place = { up, field, field->name, j };
-			int r = element_encode(field, object + field->offset + j * field->stride,
-					       out, &place, err);
+			const uint8_t *at = object + field->offset + j * field->stride;
+			int r = element_encode(field, at, out, &place, err);
 
 			if (r < 0)
 				return r;

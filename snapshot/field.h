@@ -58,7 +58,7 @@ struct field {
 	uint32_t counted;	/* offset of the number that says how many, FIELD_NO_COUNT: all */
 	enum field_check check;
 	uint64_t limit;
-	uint64_t initial;	/* a number's value where the file's version lacks it */
+	uint64_t initial;	/* a number's, where the file's version lacks it */
 	uint16_t since;		/* version */
 	const char *const *names;	/* of the elements; NULL: by index */
 	const struct field_table *table;	/* of a STRUCT */
@@ -83,17 +83,19 @@ struct field_table {
 	  .size = FIELD_SIZE(s, m), .stride = FIELD_SIZE(s, m), .count = 1, \
 	  .counted = FIELD_NO_COUNT, .check = how, .limit = at_most, .since = from, \
 	  .initial = first }
-#define FIELD_NUMBER(s, m, as)		FIELD_PLAIN(s, m, FIELD_TYPE_NUMBER, as, FIELD_ANY, 0, 1, 0)
-#define FIELD_NUMBER_MAX(s, m, as, max)	\
+#define FIELD_NUMBER(s, m, as) \
+	FIELD_PLAIN(s, m, FIELD_TYPE_NUMBER, as, FIELD_ANY, 0, 1, 0)
+#define FIELD_NUMBER_MAX(s, m, as, max) \
 	FIELD_PLAIN(s, m, FIELD_TYPE_NUMBER, as, FIELD_MAX, max, 1, 0)
 #define FIELD_NUMBER_MASK(s, m, mask) \
 	FIELD_PLAIN(s, m, FIELD_TYPE_NUMBER, FIELD_HEX, FIELD_MASK, mask, 1, 0)
 /* A number that versions before `from` lack. */
 #define FIELD_NUMBER_SINCE(s, m, as, from, first) \
 	FIELD_PLAIN(s, m, FIELD_TYPE_NUMBER, as, FIELD_ANY, 0, from, first)
-#define FIELD_BOOL(s, m)		\
+#define FIELD_BOOL(s, m) \
 	FIELD_PLAIN(s, m, FIELD_TYPE_BOOL, FIELD_DECIMAL, FIELD_MAX, 1, 1, 0)
-#define FIELD_BYTES(s, m)	FIELD_PLAIN(s, m, FIELD_TYPE_BYTES, FIELD_HEX, FIELD_ANY, 0, 1, 0)
+#define FIELD_BYTES(s, m) \
+	FIELD_PLAIN(s, m, FIELD_TYPE_BYTES, FIELD_HEX, FIELD_ANY, 0, 1, 0)
 #define FIELD_VARYING(s, m, as, cap) \
 	{ .name = #m, .type = FIELD_TYPE_VARYING, .show = as, .offset = FIELD_OFFSET(s, m), \
 	  .size = cap, .stride = FIELD_SIZE(s, m), .count = 1, \
@@ -143,12 +145,13 @@ void field_done(const struct field_table *table, void *object);
 
 /*
  * Calls `visit` for each number, truth value and run of bytes there is in the structure, in
- * the order of encoding. path: "table.field[2].field". A visitor may change what it is shown: an
- * array is walked as far as its count says when it is reached. Stops at the first value that
- * is not 0 and returns it.
+ * the order of encoding. path: "table.field[2].field". A visitor may change what it is
+ * shown: an array is walked as far as its count says when it is reached. Stops at the first
+ * value that is not 0 and returns it.
  */
 typedef int field_visitor(void *arg, const struct field *field, const char *path, void *at);
-int field_visit(const struct field_table *table, void *object, field_visitor *visit, void *arg);
+int field_visit(const struct field_table *table, void *object, field_visitor *visit,
+		void *arg);
 
 uint64_t field_number_get(const struct field *field, const void *at);
 void field_number_set(const struct field *field, void *at, uint64_t value);

@@ -124,13 +124,13 @@ int header_decode(const uint8_t page[SNAPSHOT_PAGE], struct header *ret, struct 
 	if (r < 0)
 		return r;
 	if (header.architecture != HEADER_X86_64)
-		return err_set(err, ENOTSUP, "the snapshot is of machine architecture %u; only "
-			       "%u (x86-64) can be restored", header.architecture,
+		return err_set(err, ENOTSUP, "the snapshot is of machine architecture %u; "
+			       "only %u (x86-64) can be restored", header.architecture,
 			       HEADER_X86_64);
 	for (size_t i = size; i < SNAPSHOT_PAGE; i++) {
 		if (page[i])
-			return err_set(err, EINVAL, "the header has bytes after its end, at %zu",
-				       i);
+			return err_set(err, EINVAL, "the header has bytes after its end, "
+				       "at %zu", i);
 	}
 	*ret = header;
 	return 0;

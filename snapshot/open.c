@@ -74,8 +74,8 @@ static int header_read(int fd, uint64_t *ret_file_size, struct header *ret, stru
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, EINVAL, "this is no regular file");
 	if (st.st_size == 0)
-		return err_set(err, EINVAL, "the file is empty: the snapshot was not finished; "
-			       "save it again");
+		return err_set(err, EINVAL, "the file is empty: the snapshot was not "
+			       "finished; save it again");
 	if (st.st_size < (off_t)SNAPSHOT_PAGE)
 		return err_set(err, EINVAL, "the file has %lld bytes, too few for a snapshot's "
 			       "header", (long long)st.st_size);
@@ -96,16 +96,16 @@ static int sections_check(const struct header *header, uint64_t *ret_end, struct
 		const char *name = snapshot_section_name(section->type);
 
 		if (section->type == 0 || (i && section->type <= section[-1].type))
-			return err_set(err, EINVAL, "section %s (type %u) is not in order", name,
-				       section->type);
+			return err_set(err, EINVAL, "section %s (type %u) is not in order",
+				       name, section->type);
 		if (section->offset != end)
 			return err_set(err, EINVAL, "section %s (type %u) is at %llu, not at "
 				       "%llu where the one before ends", name, section->type,
 				       (unsigned long long)section->offset,
 				       (unsigned long long)end);
 		if (section->length > section_max(section->type, header->memory_size))
-			return err_set(err, EINVAL, "section %s (type %u) has %llu bytes, more "
-				       "than it may", name, section->type,
+			return err_set(err, EINVAL, "section %s (type %u) has %llu bytes, "
+				       "more than it may", name, section->type,
 				       (unsigned long long)section->length);
 		if (section_known(section->type))
 			known++;
@@ -131,8 +131,8 @@ static int layout_check(const struct header *header, uint64_t file_size, struct 
 	int r;
 
 	if (header->memory_size == 0 || header->memory_size % SNAPSHOT_CHUNK)
-		return err_set(err, EINVAL, "the header gives memory of %llu bytes, no multiple "
-			       "of 2 MiB", (unsigned long long)header->memory_size);
+		return err_set(err, EINVAL, "the header gives memory of %llu bytes, no "
+			       "multiple of 2 MiB", (unsigned long long)header->memory_size);
 	if (orphan != !(header->flags & HEADER_INCREMENTAL))
 		return err_set(err, EINVAL, "the header %s a parent",
 			       orphan ? "of an incremental snapshot lacks"

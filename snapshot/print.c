@@ -197,11 +197,11 @@ static void memory_print(struct printer *p, const struct snapshot *snapshot)
 		if (!held)
 			continue;
 		if (p->json)
-			fprintf(p->to, "%s{\"offset\": \"0x%" PRIx64 "\", \"pages\": %" PRIu64 "}",
-				first ? "" : ", ", from * SNAPSHOT_PAGE, page - from);
+			fprintf(p->to, "%s{\"offset\": \"0x%" PRIx64 "\", \"pages\": %" PRIu64
+				"}", first ? "" : ", ", from * SNAPSHOT_PAGE, page - from);
 		else
-			fprintf(p->to, "memory.0x%" PRIx64 "-0x%" PRIx64 " = %" PRIu64 " pages\n",
-				from * SNAPSHOT_PAGE, page * SNAPSHOT_PAGE, page - from);
+			fprintf(p->to, "memory.0x%" PRIx64 "-0x%" PRIx64 " = %" PRIu64
+				" pages\n", from * SNAPSHOT_PAGE, page * SNAPSHOT_PAGE, page - from);
 		first = false;
 	}
 	if (p->json)

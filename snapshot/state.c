@@ -104,7 +104,8 @@ static const struct field vcpu_fields[] = {
 	FIELD_NUMBER(struct saved_vcpu, apic_base, FIELD_HEX),
 	FIELD_NUMBERS(struct saved_vcpu, interrupt_bitmap, FIELD_HEX, NULL),
 	FIELD_NUMBER(struct saved_vcpu, xcr0, FIELD_HEX),
-	FIELD_NUMBER_MAX(struct saved_vcpu, mp_state, FIELD_DECIMAL, 4),	/* KVM_MP_STATE_* */
+	/* KVM_MP_STATE_* */
+	FIELD_NUMBER_MAX(struct saved_vcpu, mp_state, FIELD_DECIMAL, 4),
 	FIELD_NUMBERS(struct saved_vcpu, debug, FIELD_HEX, debug_names),
 	FIELD_BOOL(struct saved_vcpu, exception_injected),
 	FIELD_NUMBER_MAX(struct saved_vcpu, exception_nr, FIELD_DECIMAL, 31),
@@ -114,12 +115,14 @@ static const struct field vcpu_fields[] = {
 	FIELD_BOOL(struct saved_vcpu, interrupt_injected),
 	FIELD_NUMBER(struct saved_vcpu, interrupt_nr, FIELD_DECIMAL),
 	FIELD_BOOL(struct saved_vcpu, interrupt_soft),
-	FIELD_NUMBER_MASK(struct saved_vcpu, interrupt_shadow, 3),	/* KVM_X86_SHADOW_* */
+	/* KVM_X86_SHADOW_* */
+	FIELD_NUMBER_MASK(struct saved_vcpu, interrupt_shadow, 3),
 	FIELD_BOOL(struct saved_vcpu, nmi_injected),
 	FIELD_NUMBER_MAX(struct saved_vcpu, nmi_pending, FIELD_DECIMAL, 2),
 	FIELD_BOOL(struct saved_vcpu, nmi_masked),
 	FIELD_NUMBER_MAX(struct saved_vcpu, sipi_vector, FIELD_HEX, 255),
-	FIELD_NUMBER_MASK(struct saved_vcpu, events_flags, 0x3f),	/* KVM_VCPUEVENT_VALID_* */
+	/* KVM_VCPUEVENT_VALID_* */
+	FIELD_NUMBER_MASK(struct saved_vcpu, events_flags, 0x3f),
 	FIELD_BOOL(struct saved_vcpu, exception_has_payload),
 	FIELD_NUMBER(struct saved_vcpu, exception_payload, FIELD_HEX),
 	FIELD_NUMBER_MAX(struct saved_vcpu, msr_count, FIELD_DECIMAL, SNAPSHOT_MSRS_MAX),

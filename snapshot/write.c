@@ -73,17 +73,22 @@ static int write_at(int fd, const void *data, size_t size, uint64_t offset, stru
 
 /* ---- Layout ---- */
 
+static uint64_t sections_end(const struct header *header)
+{
+	const struct snapshot_section *last;
+
+	if (header->section_count == 0)
+		return SNAPSHOT_PAGE;
+	last = &header->sections[header->section_count - 1];
+	return last->offset + last->length;
+}
+
 static int section_add(struct output *out, uint32_t type, uint16_t version, uint8_t *data,
 		       uint64_t size)
 {
 	struct header *header = &out->header;
-	uint64_t end = SNAPSHOT_PAGE;
+	uint64_t end = sections_end(header);
 
-	if (header->section_count) {
-		const struct snapshot_section *last = &header->sections[header->section_count - 1];
-
-		end = last->offset + last->length;
-	}
 	out->data[header->section_count] = data;
 	header->sections[header->section_count++] = (struct snapshot_section){
 		.type = type, .version = version, .offset = end, .length = size,
@@ -94,7 +99,7 @@ static int section_add(struct output *out, uint32_t type, uint16_t version, uint
 /* All sections with their sizes, and so the whole file's layout. */
 static int layout_make(struct output *out, const struct snapshot_state *state, struct err *err)
 {
-	uint64_t chunks = out->header.memory_size / SNAPSHOT_CHUNK, end;
+	uint64_t chunks = out->header.memory_size / SNAPSHOT_CHUNK;
 	size_t held_size = chunks * CHUNK_BLOCKS * sizeof(uint64_t);
 	int r;
 
@@ -117,8 +122,7 @@ static int layout_make(struct output *out, const struct snapshot_state *state, s
 			(uint8_t *)out->digests, chunks * SNAPSHOT_DIGEST);
 	if (r < 0)
 		return err_set(err, r, "out of memory");
-	end = out->header.sections[SECTIONS - 1].offset + out->header.sections[SECTIONS - 1].length;
-	out->header.data_offset = header_data_offset(end);
+	out->header.data_offset = header_data_offset(sections_end(&out->header));
 	out->header.file_size = out->header.data_offset + out->header.memory_size;
 	return 0;
 }
@@ -208,7 +212,7 @@ static int header_write(struct output *out, struct err *err)
 	uint8_t page[SNAPSHOT_PAGE];
 	int r = 0;
 
-	/* Not ftruncate(), which the jail lacks: a last page that is not held ends in a byte. */
+	/* Not ftruncate(), which the jail lacks: a byte where the last page is not held. */
 	if (!(out->held[last / BLOCK_PAGES] >> last % BLOCK_PAGES & 1))
 		r = write_at(out->fd, "", 1, out->header.file_size - 1, err);
 	if (r == 0)
@@ -320,7 +324,7 @@ static int fold_read(struct fold *fold, const struct snapshot *snapshot, uint64_
 				     (unsigned long long)(chunk * SNAPSHOT_CHUNK));
 	if (any && memcmp(digest, snapshot->digests[chunk], SNAPSHOT_DIGEST) != 0)
 		return err_set(err, EINVAL, "memory at 0x%llx of a snapshot is damaged (its "
-			       "digest does not fit); `casemate snapshot verify` says of which",
+			       "digest does not fit); `casemate snapshot verify` says which",
 			       (unsigned long long)(chunk * SNAPSHOT_CHUNK));
 	return 0;
 }
@@ -355,7 +359,8 @@ int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
 	if (!fold.buffer || digest_init(&fold.digest) < 0)
 		r = err_set(err, ENOMEM, "out of memory");
 	if (r == 0)
-		r = output_write(&out, &chain[count - 1]->state, fold_chunk, &fold, ret_id, err);
+		r = output_write(&out, &chain[count - 1]->state, fold_chunk, &fold, ret_id,
+				 err);
 	digest_done(&fold.digest);
 	free(fold.buffer);
 	return r;

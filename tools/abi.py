@@ -70,7 +70,8 @@ LIBC = {
     'pselect6': 'pselect', 'clone': 'pthread_create', 'futex': 'pthread_mutex_lock',
     'eventfd2': 'eventfd', 'signalfd4': 'signalfd',
 }
-HOST_TESTS = ('image', 'initd', 'kvm', 'lint', 'rehearsal', 'fuzz')    # not of the guest kernel
+# Not of the guest kernel.
+HOST_TESTS = ('image', 'initd', 'kvm', 'lint', 'rehearsal', 'fuzz', 'snapshot')
 
 Call = collections.namedtuple('Call', 'number name state where notes words tests')
 

@@ -162,7 +162,8 @@ static int usage_fail(const char *verb, const char *why)
 			     verb ? " " : "", verb ? verb : "", why);
 }
 
-static int options_read(const struct verb *verb, int argc, char **argv, struct options *options)
+static int options_read(const struct verb *verb, int argc, char **argv,
+			struct options *options)
 {
 	static const struct option list[] = {
 		{ "json", no_argument, NULL, OPTION_JSON },

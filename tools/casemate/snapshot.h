@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshot files of the command `casemate snapshot`: opened by name, complained about by it. */
+/* Files of the command `casemate snapshot`: opened by name, complained about by it. */
 #ifndef CASEMATE_TOOLS_SNAPSHOT_H
 #define CASEMATE_TOOLS_SNAPSHOT_H
 
@@ -22,7 +22,7 @@ struct snapshot_files {
 	size_t count;
 };
 
-/* Returns 0, or EXIT_CASEMATE with one line said; either way give to snapshot_files_close(). */
+/* Returns 0, or EXIT_CASEMATE with one line said; give to snapshot_files_close() both ways. */
 int snapshot_files_open(struct snapshot_files *files, char **paths, size_t count);
 void snapshot_files_close(struct snapshot_files *files);
 
