@@ -8,8 +8,12 @@
  * come to mean another one.
  *
  * Nothing runs between the look at the program's word and the sleep, so the promise of
- * FUTEX_WAIT is free. Priority inheritance is not offered (ENOSYS), as kernels without it
- * answer; C libraries then report the mutex attribute as unsupported.
+ * FUTEX_WAIT is free.
+ *
+ * The locks with priority inheritance are kept as Linux keeps them: the word holds the owner's
+ * thread ID, and unlocking with waiters hands it to the first of them. Nobody's priority is
+ * inherited: real-time policies run as ordinary ones here, so there is none. A waiter remembers
+ * the owner, for an owner's death to find those who wait for it.
  */
 #include <linux/futex.h>
 
@@ -36,12 +40,17 @@ struct futex_waiter {
 	struct inode *inode;	/* reference, or NULL */
 	struct task *task;
 	uint32_t bitset;
-	bool queued;		/* false: woken */
+	bool queued;		/* false: woken; of a PI lock: owns it */
+	/* of a PI lock only */
+	bool pi;
+	uint32_t __user *uaddr;
+	int owner;		/* thread ID; 0: it has died, look at the word again */
 };
 TAILQ_HEAD(futex_bucket, futex_waiter);
 
 static struct futex_bucket buckets[FUTEX_BUCKETS];
 static bool buckets_ready;
+static unsigned pi_waiters;	/* queued ones: an exit looks for its own only if there are any */
 
 static struct futex_bucket *bucket_of(const struct futex_key *k)
 {
@@ -115,7 +124,11 @@ static int wake_key(const struct futex_key *key, int n, uint32_t bitset)
 
 	for (w = TAILQ_FIRST(b); w != NULL; w = next) {
 		next = TAILQ_NEXT(w, link);
-		if (!key_equal(&w->key, key) || (w->bitset & bitset) == 0)
+		if (!key_equal(&w->key, key))
+			continue;
+		if (w->pi)		/* two uses of one word that do not go together */
+			return -EINVAL;
+		if ((w->bitset & bitset) == 0)
 			continue;
 		waiter_unqueue(w);
 		sched_wake(w->task);
@@ -239,6 +252,8 @@ static long futex_requeue(uint32_t __user *uaddr, uint32_t __user *uaddr2, bool 
 		next = end ? NULL : TAILQ_NEXT(w, link);
 		if (!key_equal(&w->key, &from))
 			continue;
+		if (w->pi)
+			return -EINVAL;
 		if (n >= nwake && n - nwake >= nmove)
 			break;
 		n++;
@@ -335,9 +350,150 @@ static long futex_wake_op(uint32_t __user *uaddr, uint32_t __user *uaddr2, bool 
 	if (r != 0)
 		return r;
 	r = wake_key(&key, n, FUTEX_BITSET_MATCH_ANY);
-	if (passes)
-		r += wake_key(&key2, n2, FUTEX_BITSET_MATCH_ANY);
+	if (passes && r >= 0) {
+		int r2 = wake_key(&key2, n2, FUTEX_BITSET_MATCH_ANY);
+
+		r = r2 < 0 ? r2 : r + r2;
+	}
 	return r;
+}
+
+/* ---- locks with priority inheritance ---- */
+
+static struct futex_waiter *pi_first(const struct futex_key *key)
+{
+	struct futex_waiter *w;
+
+	TAILQ_FOREACH(w, bucket_of(key), link)
+		if (key_equal(&w->key, key))
+			return w;
+	return NULL;
+}
+
+/* The first waiter gets the lock; the word is written through uaddr, of the current mm. */
+static int pi_hand_over(uint32_t __user *uaddr, struct futex_waiter *first, uint32_t bits)
+{
+	struct futex_key key = first->key;
+	int owner = first->task->tid;
+	struct futex_waiter *w;
+
+	/* As on Linux the mark stays with the last waiter: it costs one call to unlock. */
+	if (PUT_USER((uint32_t){(uint32_t)owner | FUTEX_WAITERS | bits}, uaddr) != 0)
+		return -EFAULT;
+	waiter_unqueue(first);
+	pi_waiters--;
+	sched_wake(first->task);
+	TAILQ_FOREACH(w, bucket_of(&key), link)
+		if (key_equal(&w->key, &key))
+			w->owner = owner;
+	return 0;
+}
+
+/*
+ * One look at the word. 1: it is ours now; 0: it has a living owner, *ret_owner, and the mark
+ * that somebody waits.
+ */
+static int pi_try(uint32_t __user *uaddr, const struct futex_key *key, bool try, int *ret_owner)
+{
+	struct futex_waiter *first = pi_first(key);
+	uint32_t val, new;
+	struct task *owner;
+
+	if (GET_USER(val, uaddr) != 0)
+		return -EFAULT;
+	if ((val & FUTEX_TID_MASK) == (uint32_t)current->tid)
+		return -EDEADLK;
+	if (first != NULL && !first->pi)
+		return -EINVAL;
+	if ((val & FUTEX_TID_MASK) == 0) {
+		new = (uint32_t)current->tid | (val & FUTEX_OWNER_DIED);
+		if (first != NULL)
+			new |= FUTEX_WAITERS;
+		return PUT_USER(new, uaddr) != 0 ? -EFAULT : 1;
+	}
+	if (try)
+		return -EAGAIN;
+	owner = task_find((int)(val & FUTEX_TID_MASK));
+	if (owner == NULL || owner->state == TASK_DEAD || owner->mm == NULL)
+		return -ESRCH;
+	*ret_owner = owner->tid;
+	new = val | FUTEX_WAITERS;
+	return PUT_USER(new, uaddr) != 0 ? -EFAULT : 0;
+}
+
+static long futex_lock_pi(uint32_t __user *uaddr, bool shared, uint64_t deadline,
+			  bool realtime, bool try)
+{
+	struct futex_waiter w = {.task = current, .pi = true, .uaddr = uaddr};
+	struct inode *inode;
+	int r;
+
+	r = futex_key_get(uaddr, shared, &w.key, &inode);
+	while (r == 0) {
+		r = pi_try(uaddr, &w.key, try, &w.owner);
+		if (r != 0)
+			break;
+		waiter_queue(&w, inode);
+		pi_waiters++;
+		while (w.queued && w.owner != 0 && r == 0) {
+			if (realtime && deadline != NO_DEADLINE)
+				r = sleep_once_realtime(deadline);
+			else
+				r = sleep_once(deadline, true);
+		}
+		if (!w.queued)
+			return 0;
+		waiter_unqueue(&w);
+		pi_waiters--;
+	}
+	if (r == -ERESTARTSYS)		/* the deadline is absolute: always the same call again */
+		r = -ERESTARTNOINTR;
+	return r == 1 ? 0 : r;
+}
+
+static long futex_unlock_pi(uint32_t __user *uaddr, bool shared)
+{
+	static const uint32_t zero;
+	struct futex_waiter *first;
+	struct futex_key key;
+	struct inode *inode;
+	uint32_t val;
+	int r;
+
+	if (GET_USER(val, uaddr) != 0)
+		return -EFAULT;
+	if ((val & FUTEX_TID_MASK) != (uint32_t)current->tid)
+		return -EPERM;
+	r = futex_key_get(uaddr, shared, &key, &inode);
+	if (r != 0)
+		return r;
+	first = pi_first(&key);
+	if (first == NULL)
+		return PUT_USER(zero, uaddr) != 0 ? -EFAULT : 0;
+	return first->pi ? pi_hand_over(uaddr, first, 0) : -EINVAL;
+}
+
+/*
+ * What t owned goes to those who wait for it, as a dead owner's. The word is written here if
+ * it is in this address space; elsewhere its waiters look again, and find what the robust
+ * list's walk has left in it.
+ */
+static void pi_exit(struct task *t)
+{
+	for (unsigned i = 0; i < FUTEX_BUCKETS && pi_waiters != 0; i++) {
+		struct futex_waiter *w, *next;
+
+		for (w = TAILQ_FIRST(&buckets[i]); w != NULL; w = next) {
+			next = TAILQ_NEXT(w, link);
+			if (!w->pi || w->owner != t->tid)
+				continue;
+			if (w->task->mm == t->mm &&
+			    pi_hand_over(w->uaddr, w, FUTEX_OWNER_DIED) == 0)
+				continue;
+			w->owner = 0;
+			sched_wake(w->task);
+		}
+	}
 }
 
 SYSCALL(futex, uint32_t __user *uaddr, int op, uint32_t val,
@@ -349,9 +505,12 @@ SYSCALL(futex, uint32_t __user *uaddr, int op, uint32_t val,
 	uint64_t deadline = NO_DEADLINE;
 	int r;
 
-	if (realtime && cmd != FUTEX_WAIT_BITSET)
+	if (realtime && cmd != FUTEX_WAIT_BITSET && cmd != FUTEX_LOCK_PI2)
 		return -ENOSYS;
-	if ((cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET) && utime != NULL) {
+	if (cmd == FUTEX_LOCK_PI)	/* by history its deadline is of that clock */
+		realtime = true;
+	if ((cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET || cmd == FUTEX_LOCK_PI ||
+	     cmd == FUTEX_LOCK_PI2) && utime != NULL) {
 		r = timespec_get_user(utime, &deadline);
 		if (r != 0)
 			return r;
@@ -377,11 +536,14 @@ SYSCALL(futex, uint32_t __user *uaddr, int op, uint32_t val,
 		return futex_wake_op(uaddr, uaddr2, shared, (int)val, val2, val3);
 	case FUTEX_LOCK_PI:
 	case FUTEX_LOCK_PI2:
-	case FUTEX_UNLOCK_PI:
+		return futex_lock_pi(uaddr, shared, deadline, realtime, false);
 	case FUTEX_TRYLOCK_PI:
+		return futex_lock_pi(uaddr, shared, NO_DEADLINE, false, true);
+	case FUTEX_UNLOCK_PI:
+		return futex_unlock_pi(uaddr, shared);
 	case FUTEX_WAIT_REQUEUE_PI:
 	case FUTEX_CMP_REQUEUE_PI:
-		return syscall_partial("futex", "priority inheritance", -ENOSYS);
+		return syscall_partial("futex", "requeueing to a PI lock", -ENOSYS);
 	default:
 		return -ENOSYS;
 	}
@@ -452,6 +614,8 @@ void futex_exit(struct task *t)
 
 	if (t->robust_list != NULL)
 		robust_list_exit(t);
+	if (pi_waiters != 0)
+		pi_exit(t);
 	/* Only if somebody is left who could look. */
 	if (t->clear_child_tid != NULL && t->mm->refs > 1) {
 		if (PUT_USER(zero, t->clear_child_tid) == 0)

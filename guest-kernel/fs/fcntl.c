@@ -105,7 +105,7 @@ static long fcntl_path(int fd, struct file *f, unsigned cmd, unsigned long arg)
 		fd_set_cloexec(fd, (arg & FD_CLOEXEC) != 0);
 		return 0;
 	case F_GETFL:
-		return f->flags | ((f->flags & KO_PATH) == 0 ? KO_LARGEFILE : 0);
+		return file_flags_shown(f);
 	}
 	return -EBADF;
 }

@@ -67,6 +67,17 @@ void file_put(struct file *f)
 	kfree(f);
 }
 
+/*
+ * On x86-64 open(2) adds O_LARGEFILE, whatever it opens. Descriptors that come from elsewhere
+ * (pipes, sockets, eventfds) do not have it; those of memfd_create do.
+ */
+uint32_t file_flags_shown(const struct file *f)
+{
+	bool opened = (f->dentry->flags & DENTRY_ANON) == 0 || KS_ISREG(f->inode->mode);
+
+	return f->flags | (opened && (f->flags & KO_PATH) == 0 ? KO_LARGEFILE : 0);
+}
+
 unsigned file_poll(struct file *f, struct poll_table *pt)
 {
 	if (f->ops->poll == NULL)

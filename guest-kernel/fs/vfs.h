@@ -279,6 +279,8 @@ struct file *file_new(struct dentry *d /* reference taken over */, const struct 
 void file_get(struct file *f);
 void file_put(struct file *f);
 
+uint32_t file_flags_shown(const struct file *f);	/* to programs: F_GETFL, fdinfo */
+
 /* Kernel-side I/O: exec, #!, sendfile. */
 long file_read_kernel(struct file *f, void *buf, size_t n, uint64_t pos);
 long file_read(struct file *f, struct uio *u, uint64_t *pos);	/* checks can_read etc. */

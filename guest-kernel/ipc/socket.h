@@ -87,6 +87,8 @@ struct sock_ops {
 	/* Levels other than SOL_SOCKET, and what SOL_SOCKET leaves (-ENOPROTOOPT); kernel value. */
 	int (*setsockopt)(struct socket *s, int level, int opt, const void *val, int len);
 	int (*getsockopt)(struct socket *s, int level, int opt, void *val, int *len);
+	/* Of the peer, for SO_PEERGROUPS; NULL: it is not known. */
+	const struct cred *(*peergroups)(struct socket *s);
 	/* The file is closed: let go of peers and queues. The last reference frees. */
 	void (*release)(struct socket *s);
 	void (*free)(struct socket *s);

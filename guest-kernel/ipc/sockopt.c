@@ -95,6 +95,7 @@ static int set_socket_opt(struct socket *s, int opt, const void *val, int len)
 	case SO_ERROR:
 	case SO_ACCEPTCONN:
 	case SO_PEERCRED:
+	case SO_PEERGROUPS:
 	case SO_COOKIE:
 		return -ENOPROTOOPT;
 	case SO_SNDBUF:
@@ -270,6 +271,22 @@ static int get_socket_opt(struct socket *s, int opt, uint8_t *val, int *len)
 	return 0;
 }
 
+/* Of any length, so it goes straight to the program. */
+static int put_peergroups(struct socket *s, void __user *uval, int room, int __user *ulen)
+{
+	const struct cred *c = s->ops->peergroups != NULL ? s->ops->peergroups(s) : NULL;
+	int len;
+
+	if (c == NULL)
+		return -ENODATA;
+	len = (int)(c->ngroups * sizeof(c->groups[0]));
+	if (PUT_USER(len, ulen) != 0)
+		return -EFAULT;
+	if (room < len)
+		return -ERANGE;		/* *ulen says how much it takes */
+	return copy_to_user(uval, c->groups, (size_t)len);
+}
+
 SYSCALL(getsockopt, int fd, int level, int opt, void __user *uval, int __user *ulen)
 {
 	uint8_t val[OPT_MAX] __attribute__((aligned(8))) = { 0 };
@@ -286,6 +303,10 @@ SYSCALL(getsockopt, int fd, int level, int opt, void __user *uval, int __user *u
 		ret = -EINVAL;
 	if (ret != 0)
 		goto out;
+	if (level == KSOL_SOCKET && opt == SO_PEERGROUPS) {
+		ret = put_peergroups(s, uval, room, ulen);
+		goto out;
+	}
 	len = MIN(room, OPT_MAX);
 	if (level == KSOL_SOCKET)
 		ret = get_socket_opt(s, opt, val, &len);

@@ -51,6 +51,22 @@ void unix_current_cred(struct ucred_k *c)
 	c->gid = current->proc->cred->egid;
 }
 
+static void set_groups(struct cred **at, struct cred *c)
+{
+	struct cred *old = *at;
+
+	*at = c != NULL ? cred_get(c) : NULL;
+	if (old != NULL)
+		cred_put(old);
+}
+
+/* From now on the peer's SO_PEERCRED and SO_PEERGROUPS will say who current is. */
+static void take_cred(struct unix_sock *u)
+{
+	unix_current_cred(&u->cred);
+	set_groups(&u->groups, current->proc->cred);
+}
+
 /* Checks an address from a program; for a path, the length that counts (with its zero). */
 static int addr_check(const struct ksockaddr *a, int len)
 {
@@ -358,7 +374,7 @@ static struct unix_sock *unix_new(int type, int protocol)
 	TAILQ_INIT(&u->embryos);
 	LIST_INIT(&u->senders);
 	u->peercred = (struct ucred_k){ 0, ~0u, ~0u };
-	unix_current_cred(&u->cred);
+	take_cred(u);
 	return u;
 }
 
@@ -423,7 +439,9 @@ static int stream_connect(struct unix_sock *u, const struct ksockaddr *a, int le
 		return ret;
 	}
 	unix_current_cred(&e->peercred);
+	set_groups(&e->peergroups, current->proc->cred);
 	u->peercred = l->cred;
+	set_groups(&u->peergroups, l->groups);
 	e->addr = l->addr;
 	if (e->addr != NULL)
 		e->addr->refs++;
@@ -461,7 +479,7 @@ static int unix_listen(struct socket *s, int backlog)
 	u->backlog = (unsigned)backlog;
 	u->state = UNIX_LISTEN;
 	s->listening = true;
-	unix_current_cred(&u->cred);
+	take_cred(u);
 	return 0;
 }
 
@@ -491,7 +509,7 @@ static int unix_accept(struct socket *s, struct socket **ret_s, bool nonblock)
 	TAILQ_REMOVE(&u->embryos, e, embryo_link);
 	u->nembryos--;
 	e->embryo = false;
-	unix_current_cred(&e->cred);
+	take_cred(e);
 	if (was_full)
 		waitq_wake_all(&s->wq, KPOLLOUT);
 	else if (u->nembryos != 0)
@@ -589,6 +607,8 @@ static void unix_free(struct socket *s)
 	unix_set_peer(u, NULL);
 	unix_purge(u);
 	unix_addr_put(u->addr);
+	set_groups(&u->groups, NULL);
+	set_groups(&u->peergroups, NULL);
 	kfree(u);
 }
 
@@ -637,6 +657,8 @@ static int unix_pair(int type, int protocol, struct socket *ret_s[2])
 	unix_set_peer(b, a);
 	a->peercred = b->cred;
 	b->peercred = a->cred;
+	set_groups(&a->peergroups, b->groups);
+	set_groups(&b->peergroups, a->groups);
 	a->state = b->state = UNIX_CONNECTED;
 	ret_s[0] = &a->s;
 	ret_s[1] = &b->s;
@@ -654,6 +676,11 @@ static int unix_getsockopt(struct socket *s, int level, int opt, void *val, int 
 	memcpy(val, &u->peercred, sizeof(u->peercred));
 	*len = sizeof(u->peercred);
 	return 0;
+}
+
+static const struct cred *unix_peergroups(struct socket *s)
+{
+	return unix_of(s)->peergroups;
 }
 
 static int unix_setsockopt(struct socket *s, int level, int opt, const void *val, int len)
@@ -681,6 +708,7 @@ static const struct sock_ops unix_ops = {
 	.shutdown = unix_shutdown,
 	.setsockopt = unix_setsockopt,
 	.getsockopt = unix_getsockopt,
+	.peergroups = unix_peergroups,
 	.release = unix_release,
 	.free = unix_free,
 };

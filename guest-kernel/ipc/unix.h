@@ -62,6 +62,7 @@ struct unix_sock {
 	unsigned nembryos, backlog;
 	bool embryo;
 	struct ucred_k cred, peercred;
+	struct cred *groups, *peergroups;	/* references: their groups; peer's may be NULL */
 	/* garbage collection: unix_scm.c */
 	unsigned inflight, gc_count;
 	enum unix_gc gc_state;

@@ -19,20 +19,21 @@ static void meminfo_line(struct strbuf *sb, const char *label, uint64_t kib)
 void meminfo_show(struct strbuf *sb)
 {
 	const struct mem_stats *s = &mem_stats;
-	uint64_t cached = s->cached_pages + s->shmem_pages;
 
+	/* The image is not in this memory, so the files that are cached are those of tmpfs; and
+	 * nothing would give them back. */
 	meminfo_line(sb, "MemTotal:", KIB(s->total_pages));
 	meminfo_line(sb, "MemFree:", KIB(s->free_pages));
-	meminfo_line(sb, "MemAvailable:", KIB(s->free_pages + s->cached_pages));
+	meminfo_line(sb, "MemAvailable:", KIB(s->free_pages));
 	meminfo_line(sb, "Buffers:", 0);
-	meminfo_line(sb, "Cached:", KIB(cached));
+	meminfo_line(sb, "Cached:", KIB(s->shmem_pages));
 	meminfo_line(sb, "SwapCached:", 0);
 	meminfo_line(sb, "Active:", KIB(s->anon_pages + s->shmem_pages));
-	meminfo_line(sb, "Inactive:", KIB(s->cached_pages));
+	meminfo_line(sb, "Inactive:", 0);
 	meminfo_line(sb, "Active(anon):", KIB(s->anon_pages + s->shmem_pages));
 	meminfo_line(sb, "Inactive(anon):", 0);
 	meminfo_line(sb, "Active(file):", 0);
-	meminfo_line(sb, "Inactive(file):", KIB(s->cached_pages));
+	meminfo_line(sb, "Inactive(file):", 0);
 	meminfo_line(sb, "Unevictable:", 0);
 	meminfo_line(sb, "Mlocked:", 0);
 	meminfo_line(sb, "SwapTotal:", 0);
@@ -40,7 +41,7 @@ void meminfo_show(struct strbuf *sb)
 	meminfo_line(sb, "Dirty:", 0);
 	meminfo_line(sb, "Writeback:", 0);
 	meminfo_line(sb, "AnonPages:", KIB(s->anon_pages));
-	meminfo_line(sb, "Mapped:", KIB(s->cached_pages));
+	meminfo_line(sb, "Mapped:", 0);
 	meminfo_line(sb, "Shmem:", KIB(s->shmem_pages));
 	meminfo_line(sb, "KReclaimable:", 0);
 	meminfo_line(sb, "Slab:", KIB(s->slab_pages));

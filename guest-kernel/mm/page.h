@@ -63,7 +63,7 @@ void phys_get(paddr_t pa);
 void phys_put(paddr_t pa);
 
 struct mem_stats {
-	uint64_t total_pages, free_pages, cached_pages /* tmpfs and page cache */;
+	uint64_t total_pages, free_pages;
 	uint64_t anon_pages, table_pages, slab_pages, shmem_pages;
 };
 extern struct mem_stats mem_stats;

@@ -54,7 +54,7 @@ static int fdinfo_show(struct strbuf *sb, const struct pseudo_node *n)
 
 	if (f == NULL)
 		return -ENOENT;
-	flags = f->flags | KO_LARGEFILE;
+	flags = file_flags_shown(f);
 	if (files_cloexec(n->proc->files, n->fd))
 		flags |= KO_CLOEXEC;
 	strbuf_printf(sb, "pos:\t%lu\nflags:\t0%o\nmnt_id:\t%u\nino:\t%lu\n", f->pos, flags,

@@ -7,10 +7,17 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,11 +60,207 @@ static void test_proc_directory_as_pidfd(void)
 	close(other);
 }
 
+static pthread_mutex_t *pi_lock;
+static int pi_count;
+
+static void pi_init(pthread_mutex_t *m)
+{
+	pthread_mutexattr_t a;
+
+	pthread_mutexattr_init(&a);
+	CHECK(pthread_mutexattr_setprotocol(&a, PTHREAD_PRIO_INHERIT) == 0);
+	CHECK(pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST) == 0);
+	CHECK(pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED) == 0);
+	CHECK(pthread_mutex_init(m, &a) == 0);
+	pthread_mutexattr_destroy(&a);
+}
+
+static void *pi_adder(void *arg)
+{
+	for (int i = 0; i < 300; i++) {
+		pthread_mutex_lock(pi_lock);
+		int n = pi_count;
+
+		if (i % 30 == 0)
+			usleep(100);
+		pi_count = n + 1;
+		pthread_mutex_unlock(pi_lock);
+	}
+	return arg;
+}
+
+/* Suite userland, programs.sh: mutexes with priority inheritance, contended, and robust. */
+static void test_pi_mutex(void)
+{
+	struct timespec soon;
+	pthread_t t[4];
+	pid_t pid;
+
+	pi_lock = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(pi_lock != MAP_FAILED);
+	pi_init(pi_lock);
+	if (failure != NULL)
+		return;
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&t[i], NULL, pi_adder, NULL) == 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	CHECK(pi_count == 1200);
+
+	/* Its owner, another process, dies while this one waits. */
+	CHECK(pthread_mutex_lock(pi_lock) == 0);
+	pid = fork();
+	if (pid == 0) {
+		if (pthread_mutex_lock(pi_lock) != 0)
+			_exit(1);
+		usleep(100000);
+		_exit(0);
+	}
+	usleep(50000);
+	CHECK(pthread_mutex_unlock(pi_lock) == 0);
+	usleep(50000);
+	CHECK(pthread_mutex_lock(pi_lock) == EOWNERDEAD);
+	CHECK(pthread_mutex_consistent(pi_lock) == 0);
+	CHECK(waitpid(pid, NULL, 0) == pid);
+
+	pid = fork();
+	if (pid == 0) {
+		clock_gettime(CLOCK_REALTIME, &soon);
+		soon.tv_sec++;
+		_exit(pthread_mutex_timedlock(pi_lock, &soon) != ETIMEDOUT);
+	}
+	int status;
+
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(pthread_mutex_unlock(pi_lock) == 0);
+	CHECK(pthread_mutex_destroy(pi_lock) == 0);
+	munmap(pi_lock, 4096);
+}
+
+/* Suite userland, programs.sh: System V shared memory. */
+static void test_sysv_shm(void)
+{
+	int id = shmget(IPC_PRIVATE, 10000, IPC_CREAT | 0600), status;
+	struct shmid_ds ds;
+	key_t key = 0x5eed0000 ^ getpid();
+	char *p, *q, *at;
+	pid_t pid;
+
+	CHECK(id >= 0);
+	p = shmat(id, NULL, 0);
+	CHECK(p != (char *)-1);
+	if (failure != NULL)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		strcpy(p + 9000, "shared");
+		_exit(shmdt(p) != 0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(strcmp(p + 9000, "shared") == 0);
+	q = shmat(id, NULL, SHM_RDONLY);
+	CHECK(q != (char *)-1 && q != p && strcmp(q + 9000, "shared") == 0);
+	CHECK(mprotect(q, 4096, PROT_READ | PROT_WRITE) == -1 && errno == EACCES);
+	CHECK(shmctl(id, IPC_STAT, &ds) == 0);
+	CHECK(ds.shm_nattch == 2 && ds.shm_segsz == 10000 && ds.shm_cpid == getpid());
+	CHECK((ds.shm_perm.mode & 0777) == 0600 && ds.shm_atime != 0 && ds.shm_dtime != 0);
+	/* Where something is, at odd addresses, twice over. */
+	CHECK(shmat(id, p, 0) == (void *)-1 && errno == EINVAL);
+	CHECK(shmat(id, q + 100, SHM_REMAP) == (void *)-1 && errno == EINVAL);
+	CHECK(shmat(id, q + 100, SHM_REMAP | SHM_RND) == q);
+	q[5] = 'q';
+	CHECK(p[5] == 'q');
+	CHECK(shmdt(q + 4096) == -1 && errno == EINVAL);
+	CHECK(shmdt(q) == 0);
+	CHECK(shmdt(q) == -1 && errno == EINVAL);
+	/* Removed, but there until the last one has left it. */
+	CHECK(shmctl(id, IPC_RMID, NULL) == 0);
+	CHECK(shmctl(id, IPC_STAT, &ds) == 0 && (ds.shm_perm.mode & 01000) != 0);
+	q = shmat(id, NULL, 0);
+	CHECK(q != (char *)-1 && strcmp(q + 9000, "shared") == 0);
+	/* Half of it unmapped, the rest is found all the same. */
+	CHECK(munmap(q, 4096) == 0 && shmdt(q) == 0);
+	CHECK(shmdt(p) == 0);
+	CHECK(shmctl(id, IPC_STAT, &ds) == -1 && errno == EINVAL);
+	CHECK(shmat(id, NULL, 0) == (void *)-1 && errno == EINVAL);
+
+	CHECK(shmget(key, 4096, 0) == -1 && errno == ENOENT);
+	CHECK(shmget(key, 0, IPC_CREAT | 0600) == -1 && errno == EINVAL);
+	id = shmget(key, 4096, IPC_CREAT | 0640);
+	CHECK(id >= 0);
+	CHECK(shmget(key, 100, 0) == id && shmget(key, 0, IPC_CREAT) == id);
+	CHECK(shmget(key, 4097, 0) == -1 && errno == EINVAL);
+	CHECK(shmget(key, 100, IPC_CREAT | IPC_EXCL) == -1 && errno == EEXIST);
+	pid = getuid() == 0 ? fork() : -1;
+	if (pid == 0) {
+		at = setgid(54321) == 0 && setuid(54321) == 0 ? shmat(id, NULL, 0) : NULL;
+		if (at != (char *)-1 || errno != EACCES)
+			_exit(1);
+		if (shmget(key, 100, 0400) != -1 || errno != EACCES)
+			_exit(2);
+		_exit(shmctl(id, IPC_RMID, NULL) != -1 || errno != EPERM ? 3 : 0);
+	}
+	CHECK(pid == -1 || (waitpid(pid, &status, 0) == pid && status == 0));
+	CHECK(shmctl(id, IPC_STAT, &ds) == 0);
+	ds.shm_perm.mode = 0604;
+	CHECK(shmctl(id, IPC_SET, &ds) == 0);
+	CHECK(shmctl(id, IPC_STAT, &ds) == 0 && (ds.shm_perm.mode & 0777) == 0604);
+	CHECK(shmctl(id, 4711, &ds) == -1 && errno == EINVAL);
+	/* Exit and exec let go of it. */
+	pid = fork();
+	if (pid == 0)
+		_exit(shmat(id, NULL, 0) == (void *)-1);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(shmctl(id, IPC_STAT, &ds) == 0 && ds.shm_nattch == 0 && ds.shm_lpid == pid);
+	CHECK(shmctl(id, IPC_RMID, NULL) == 0);
+	CHECK(shmget(key, 4096, 0) == -1 && errno == ENOENT);
+}
+
+/* The groups of a socket's peer, as they were when it connected. */
+static void test_peer_groups(void)
+{
+	gid_t groups[3] = { 5, 70000, 42 }, got[8];
+	socklen_t len = sizeof(got);
+	int fds[2], status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		bool root = setgroups(3, groups) == 0;
+
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0)
+			_exit(1);
+		if (root)
+			setgroups(0, NULL);
+		if (getsockopt(fds[0], SOL_SOCKET, SO_PEERGROUPS, got, &len) != 0)
+			_exit(2);
+		/* Linux sorts them when they are set. */
+		if (root && (len != 12 || got[0] != 5 || got[1] != 42 || got[2] != 70000))
+			_exit(3);
+		len = 0;
+		if (root && (getsockopt(fds[0], SOL_SOCKET, SO_PEERGROUPS, got, &len) != -1 ||
+			     errno != ERANGE || len != 12))
+			_exit(4);
+		close(fds[0]);
+		fds[0] = socket(AF_UNIX, SOCK_STREAM, 0);
+		if (getsockopt(fds[0], SOL_SOCKET, SO_PEERGROUPS, got, &len) != -1 ||
+		    errno != ENODATA)
+			_exit(5);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+	CHECK(WEXITSTATUS(status) == 0);
+	if (failure != NULL)
+		printf("# the child ended with %d\n", status >> 8);
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
 } tests[] = {
 	{ "/proc/PID as a pidfd", test_proc_directory_as_pidfd },
+	{ "System V shared memory", test_sysv_shm },
+	{ "groups of a socket's peer", test_peer_groups },
+	{ "mutexes with priority inheritance", test_pi_mutex },
 };
 
 int main(void)

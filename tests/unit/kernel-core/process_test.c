@@ -334,8 +334,12 @@ MACHINE_TEST(orphaned_group_gets_hup)
 #define F_REQUEUE 3
 #define F_CMP_REQUEUE 4
 #define F_WAKE_OP 5
+#define F_LOCK_PI 6
+#define F_UNLOCK_PI 7
+#define F_TRYLOCK_PI 8
 #define F_WAIT_BITSET 9
 #define F_WAKE_BITSET 10
+#define F_LOCK_PI2 13
 #define F_REALTIME 256
 
 static uint32_t word, word2, tid_word;
@@ -410,7 +414,68 @@ MACHINE_TEST(futex_timeouts)
 	CHECK_EQ(SYS(sys_futex((uint32_t *)((char *)&word + 1), F_WAKE, 1, NULL, NULL, 0)),
 		 -EINVAL);
 	CHECK_EQ(SYS(sys_futex((uint32_t *)8, F_WAIT, 0, NULL, NULL, 0)), -EFAULT);
-	CHECK_EQ(SYS(sys_futex(&word, 6 /* LOCK_PI */, 0, NULL, NULL, 0)), -ENOSYS);
+	CHECK_EQ(SYS(sys_futex(&word, 11 /* WAIT_REQUEUE_PI */, 0, NULL, &word2, 0)), -ENOSYS);
+	sys_exit_group(0);
+}
+
+static void sleeper_thread(void)
+{
+	struct ktimespec ts = {100, 0};
+
+	SYS(sys_nanosleep(&ts, NULL));
+	CHECK(false);
+}
+
+static void pi_locker(void)
+{
+	int id = next_id++;
+
+	CHECK_EQ(SYS(sys_futex(&word, F_LOCK_PI, 0, NULL, NULL, 0)), 0);
+	CHECK_EQ(word & 0x3fffffff, (uint32_t)current->tid);
+	note(id);
+	if (id == 0)
+		CHECK_EQ(SYS(sys_futex(&word, F_UNLOCK_PI, 0, NULL, NULL, 0)), 0);
+	sys_exit(0);		/* the second dies with the lock */
+}
+
+MACHINE_TEST(futex_pi_locks)
+{
+	struct ktimespec abs = {(int64_t)(clock_realtime_ns() / NSEC_PER_SEC) + 2, 0};
+	struct ktimespec mono = {(int64_t)(machine_now_ns / NSEC_PER_SEC) + 5, 0};
+
+	CHECK_EQ(SYS(sys_futex(&word, F_UNLOCK_PI, 0, NULL, NULL, 0)), -EPERM);
+	CHECK_EQ(SYS(sys_futex(&word, F_LOCK_PI, 0, NULL, NULL, 0)), 0);
+	CHECK_EQ(word, (uint32_t)current->tid);
+	CHECK_EQ(SYS(sys_futex(&word, F_LOCK_PI, 0, NULL, NULL, 0)), -EDEADLK);
+	CHECK_EQ(SYS(sys_futex(&word, F_TRYLOCK_PI, 0, NULL, NULL, 0)), -EDEADLK);
+	for (int i = 0; i < 3; i++) {
+		user_thread(pi_locker);
+		let_others_sleep();
+	}
+	CHECK_EQ(word, 0x80000000 | (uint32_t)current->tid);
+	CHECK_EQ(SYS(sys_futex(&word, F_WAKE, 1, NULL, NULL, 0)), -EINVAL);
+	CHECK_EQ(norder, 0);
+	CHECK_EQ(SYS(sys_futex(&word, F_UNLOCK_PI, 0, NULL, NULL, 0)), 0);
+	CHECK((word & 0x3fffffff) != (uint32_t)current->tid);
+	let_others_sleep();
+	CHECK_EQ(norder, 3);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(order[i], i);
+	/* The third died, too; nobody waited: only a robust list would have told. */
+	CHECK((word & 0x3fffffff) != 0);
+	CHECK_EQ(SYS(sys_futex(&word, F_LOCK_PI, 0, NULL, NULL, 0)), -ESRCH);
+
+	word = 0x40000000;	/* what a robust list's walk leaves */
+	CHECK_EQ(SYS(sys_futex(&word, F_TRYLOCK_PI, 0, NULL, NULL, 0)), 0);
+	CHECK_EQ(word, 0x40000000 | (uint32_t)current->tid);
+
+	word = (uint32_t)user_thread(sleeper_thread);
+	CHECK_EQ(SYS(sys_futex(&word, F_TRYLOCK_PI, 0, NULL, NULL, 0)), -EAGAIN);
+	CHECK_EQ(SYS(sys_futex(&word, F_LOCK_PI, 0, &abs, NULL, 0)), -ETIMEDOUT);
+	CHECK(clock_realtime_ns() >= (uint64_t)abs.sec * NSEC_PER_SEC);
+	CHECK_EQ(SYS(sys_futex(&word, F_LOCK_PI2, 0, &mono, NULL, 0)), -ETIMEDOUT);
+	CHECK(machine_now_ns >= (uint64_t)mono.sec * NSEC_PER_SEC);
+	CHECK_EQ(SYS(sys_futex((uint32_t *)8, F_LOCK_PI, 0, NULL, NULL, 0)), -EFAULT);
 	sys_exit_group(0);
 }
 
@@ -442,14 +507,6 @@ MACHINE_TEST(futex_bitsets_and_ops)
 			       0u << 28 | 5u << 24 | 0xfffu << 12 | 2)), 0);
 	CHECK_EQ(word2, 0xffffffff);
 	sys_exit_group(0);
-}
-
-static void sleeper_thread(void)
-{
-	struct ktimespec ts = {100, 0};
-
-	SYS(sys_nanosleep(&ts, NULL));
-	CHECK(false);
 }
 
 static void futex_forever(void)
@@ -846,6 +903,7 @@ const struct machine_test process_tests[] = {
 	{"orphaned_group_gets_hup", orphaned_group_gets_hup},
 	{"futex_wakes_in_order", futex_wakes_in_order},
 	{"futex_requeue", futex_requeue},
+	{"futex_pi_locks", futex_pi_locks},
 	{"futex_timeouts", futex_timeouts},
 	{"futex_bitsets_and_ops", futex_bitsets_and_ops},
 	{"join_by_clear_child_tid", join_by_clear_child_tid},

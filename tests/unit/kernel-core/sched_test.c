@@ -12,6 +12,32 @@ static int next_id;
 
 /* ---- scheduling ---- */
 
+long sys_setitimer(int which, const void *val, void *old);
+
+static void sleepy(void)
+{
+	const int64_t val[4] = {0, 0, 0, 5000};
+	struct ktimespec ts = {100, 0};
+
+	SYS(sys_setitimer(2, val, NULL));
+	/* Time that nobody has looked at yet when the call goes to sleep. */
+	SYS((machine_now_ns += 6 * NSEC_PER_MSEC, sys_nanosleep(&ts, NULL)));
+	CHECK(false);
+}
+
+/* SIGPROF comes from the very accounting that schedule() begins with: it must still wake. */
+MACHINE_TEST(prof_timer_on_the_way_to_sleep)
+{
+	uint64_t before = machine_now_ns;
+	int st;
+
+	user_fork(sleepy);
+	CHECK(SYS(sys_wait4(-1, &st, 0, NULL)) > 0);
+	CHECK_EQ(st, KSIGPROF);
+	CHECK(machine_now_ns - before < NSEC_PER_SEC);
+	sys_exit_group(0);
+}
+
 static uint64_t ran[4];
 static uint64_t run_until;
 
@@ -168,6 +194,7 @@ MACHINE_TEST(exclusive_waiters)
 }
 
 const struct machine_test sched_tests[] = {
+	{"prof_timer_on_the_way_to_sleep", prof_timer_on_the_way_to_sleep},
 	{"fair_shares", fair_shares},
 	{"sleepers_run_soon", sleepers_run_soon},
 	{"times_add_up", times_add_up},

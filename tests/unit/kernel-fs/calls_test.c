@@ -24,6 +24,8 @@
 		CU_ASSERT(_x == _y); \
 	} while (0)
 
+long sys_eventfd2(unsigned count, int flags);
+
 static unsigned make(const char *path)
 {
 	return (unsigned)sys_open(path, KO_RDWR | KO_CREAT, 0644);
@@ -38,11 +40,25 @@ static void start(void)
 
 static void test_descriptors(void)
 {
+	int pair[2];
 	unsigned fd;
 
 	start();
 	fd = make("/f");
 	EQ(fd, 0);
+	/* open() adds O_LARGEFILE, and memfd_create; what makes other descriptors does not. */
+	EQ(sys_fcntl(fd, F_GETFL, 0) & KO_LARGEFILE, KO_LARGEFILE);
+	EQ(sys_memfd_create("m", 0), 1);
+	EQ(sys_fcntl(1, F_GETFL, 0), KO_RDWR | KO_LARGEFILE);
+	EQ(sys_pipe2(pair, KO_NONBLOCK), 0);
+	EQ(sys_fcntl((unsigned)pair[0], F_GETFL, 0), KO_RDONLY | KO_NONBLOCK);
+	EQ(sys_fcntl((unsigned)pair[1], F_GETFL, 0), KO_WRONLY | KO_NONBLOCK);
+	EQ(sys_eventfd2(0, 0), 4);
+	EQ(sys_fcntl(4, F_GETFL, 0), KO_RDWR);
+	/* No filesystem, but operations: mmap looks whether it has pages. */
+	CU_ASSERT(files_file(process.files, 4)->inode->ops != NULL &&
+		  files_file(process.files, 4)->inode->ops->get_page == NULL);
+	EQ(sys_close_range(1, 4, 0), 0);
 	EQ(sys_dup(fd), 1);
 	EQ(sys_dup2(fd, 63), 63);
 	EQ(sys_dup2(fd, 64), 64);

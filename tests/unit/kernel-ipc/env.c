@@ -279,6 +279,24 @@ void process_put(struct process *p)
 	p->refs--;
 }
 
+uint32_t file_flags_shown(const struct file *f)
+{
+	return f->flags | KO_LARGEFILE;
+}
+
+struct cred *cred_get(struct cred *c)
+{
+	c->refs++;
+	return c;
+}
+
+void cred_put(struct cred *c)
+{
+	if (c->refs == 0)
+		abort();
+	c->refs--;
+}
+
 bool capable(int cap)
 {
 	return (current->proc->cred->cap_eff >> cap & 1) != 0;

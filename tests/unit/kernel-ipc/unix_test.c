@@ -189,6 +189,10 @@ static void test_connect(void)
 	len = sizeof(cred);
 	CU_ASSERT_EQUAL(sys_getsockopt(s, 1, 17, cred, &len), 0);
 	CU_ASSERT_EQUAL(cred[0], 1);
+	len = 0;		/* no groups: no room is needed for them */
+	CU_ASSERT_EQUAL(sys_getsockopt(s, 1, 59 /* SO_PEERGROUPS */, NULL, &len), 0);
+	CU_ASSERT_EQUAL(len, 0);
+	CU_ASSERT_EQUAL(sys_setsockopt(s, 1, 59, &len, sizeof(len)), -ENOPROTOOPT);
 	/* A connection that nobody accepted is reset. */
 	fd_close(l);
 	done();

@@ -88,6 +88,12 @@ static void test_mmap_errors(void)
 	a = sys_mmap(0, PG, RW, AP | 0x40, -1, 0);
 	CU_ASSERT(a > 0 && a < 0x80000000L);
 
+	/* An inode without pages, as an eventfd's: it was called all the same, once. */
+	o = open_result = obj_new(OBJ_CACHE, 1);
+	o->inode.ops = &(const struct inode_ops){ .get_page = NULL };
+	CU_ASSERT(sys_mmap(0, PG, PROT_READ, MAP_SHARED, 3, 0) == -ENODEV);
+	CU_ASSERT(sys_mmap(0, PG, PROT_READ, MAP_PRIVATE, 3, 0) == -ENODEV);
+	obj_put(o);
 	o = open_result = obj_new(OBJ_CACHE, 2);
 	o->file.can_write = false;
 	CU_ASSERT(sys_mmap(0, PG, RW, MAP_SHARED, 3, 0) == -EACCES);

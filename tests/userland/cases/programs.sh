@@ -92,8 +92,9 @@ static void threads(void)
 	sem_init(&s, 0, 0);
 	pthread_create(&t, NULL, sleeper, &s);
 	sem_wait(&s);
-	T(pthread_cancel(t));
+	int cancelled = pthread_cancel(t);	/* said after what the thread says */
 	pthread_join(t, &r);
+	T(cancelled);
 	T(r == PTHREAD_CANCELED);
 	pthread_mutexattr_init(&a);
 	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);

@@ -25,9 +25,9 @@ def signals():
     signal.signal(signal.SIGUSR1, lambda s, f: got.append(s))
     os.kill(os.getpid(), signal.SIGUSR1)
     print(got)
-    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     ticks = []
     signal.signal(signal.SIGALRM, lambda s, f: ticks.append(s))
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     while len(ticks) < 3:
         signal.pause()
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -55,8 +55,8 @@ def signals():
     signal.signal(signal.SIGALRM, lambda s, f: os.write(w, b'restarted'))
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     print(os.read(r, 100))
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)
     signal.signal(signal.SIGVTALRM, lambda s, f: got.append(s))
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)
     while signal.SIGVTALRM not in got:
         pass
     print(got[-1])
