@@ -146,7 +146,8 @@ static int parse(struct arguments *a, int argc, char **argv, struct err *err)
 	    a->channel_fd < 0 || (a->image && a->image_fd >= 0) ||
 	    (a->hold && a->snapshot_count == 0))
 		return err_set(err, EINVAL, "usage: casemate-vmm --kernel FILE --channel-fd N "
-			       "(--mem BYTES | --restore-fd N... [--hold | --track]) [--initd FILE] "
+			       "(--mem BYTES | --restore-fd N... [--hold | --track]) "
+			       "[--initd FILE] "
 			       "[--image FILE | --image-fd N] [--image-path TEXT] "
 			       "[--bootargs WORDS] [--boot-timeout SECONDS] [--snapshots] "
 			       "[--verbose]");

@@ -49,12 +49,12 @@ test_resident_command() {
 }
 
 test_time_and_chance() {
-	local now past
+	local now past ask='date +%s; cut -d. -f1 /proc/uptime
+		cat /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1'
 	run --save "$T/t" -- cat /proc/uptime
 	past=$(cut -d. -f1 "$T/out")
 	sleep 2
-	from "$T/t" -- sh -c 'date +%s; cut -d. -f1 /proc/uptime; cat /proc/sys/kernel/random/boot_id
-		head -c 16 /dev/urandom | od -An -tx1'
+	from "$T/t" -- sh -c "$ask"
 	want_status 0
 	now=$(date +%s)
 	cp "$T/out" "$T/first"
@@ -63,8 +63,7 @@ test_time_and_chance() {
 	[ "$(sed -n 2p "$T/first")" -ge "$past" ] &&
 		[ "$(sed -n 2p "$T/first")" -le $((past + 5 * SCALE)) ] ||
 		fail "uptime went from $past to $(sed -n 2p "$T/first")"
-	from "$T/t" -- sh -c 'date +%s; cut -d. -f1 /proc/uptime; cat /proc/sys/kernel/random/boot_id
-		head -c 16 /dev/urandom | od -An -tx1'
+	from "$T/t" -- sh -c "$ask"
 	[ "$(sed -n 3,4p "$T/out" | cat - <(sed -n 3,4p "$T/first") | sort -u | wc -l)" = 4 ] ||
 		fail "two children have the same random numbers: $(sed -n 3,4p "$T/out")"
 }
@@ -81,7 +80,8 @@ test_again() {
 # A chain restores to exactly its newest state, folded or not.
 test_chain() {
 	local i at=0
-	run --save "$T/c0" -- sh -c 'mkdir /tmp/d; seq 1 20000 >/tmp/d/0; md5sum /tmp/d/* >/tmp/sums'
+	run --save "$T/c0" -- sh -c \
+		'mkdir /tmp/d; seq 1 20000 >/tmp/d/0; md5sum /tmp/d/* >/tmp/sums'
 	want_status 0
 	for i in 1 2 3; do
 		from "$T/c$at" --save "$T/c$i" --incremental -- sh -c \
