@@ -201,7 +201,8 @@ static void memory_print(struct printer *p, const struct snapshot *snapshot)
 				"}", first ? "" : ", ", from * SNAPSHOT_PAGE, page - from);
 		else
 			fprintf(p->to, "memory.0x%" PRIx64 "-0x%" PRIx64 " = %" PRIu64
-				" pages\n", from * SNAPSHOT_PAGE, page * SNAPSHOT_PAGE, page - from);
+				" pages\n", from * SNAPSHOT_PAGE, page * SNAPSHOT_PAGE,
+				page - from);
 		first = false;
 	}
 	if (p->json)

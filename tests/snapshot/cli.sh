@@ -234,5 +234,5 @@ test_usage() {
 }
 
 run_cases inspect inspect_json a_second_reader inspect_to_a_full_disk verify \
-	verify_wrong_chains verify_damage no_snapshots compact compact_over_its_input compact_fails \
-	compact_on_a_full_disk compact_is_stopped usage
+	verify_wrong_chains verify_damage no_snapshots compact compact_over_its_input \
+	compact_fails compact_on_a_full_disk compact_is_stopped usage
