@@ -5,7 +5,8 @@
  *   snapshot-gen chain PREFIX MIB SEED COUNT	PREFIX.0 (full), PREFIX.1... (incremental),
  *						and PREFIX.full: the last one's, but full
  *   snapshot-gen small FILE SEED		2 MiB, nearly empty (the golden file)
- *   snapshot-gen seed FILE SEED		an input of tests/fuzz/snapshot_fuzz.c
+ *   snapshot-gen seed FILE SEED		an input of tests/fuzz/snapshot_fuzz.c; without
+ *						pages unless bit 2 of SEED is set
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -81,16 +82,17 @@ static void chain_make(const char *prefix, uint64_t size, uint64_t seed, unsigne
 	munmap(memory, size);
 }
 
-static void small_make(const char *path, uint64_t seed, unsigned int per_mille, uint32_t many)
+static void small_make(const char *path, uint64_t seed, bool pages, uint32_t many)
 {
 	uint8_t *memory = memory_make(SNAPSHOT_CHUNK);
 	struct snapshot_source source = { .memory = memory, .size = SNAPSHOT_CHUNK };
 	struct snapshot_state state;
 	struct snapshot_id id;
 
-	memcpy(memory + 5 * SNAPSHOT_PAGE, "a page", 6);
-	memcpy(memory + SNAPSHOT_CHUNK - 8, "the end", 7);
-	sample_memory(memory, SNAPSHOT_CHUNK / 2, seed, per_mille, NULL);
+	if (pages) {
+		memcpy(memory + 5 * SNAPSHOT_PAGE, "a page", 6);
+		memcpy(memory + SNAPSHOT_CHUNK - 8, "the end", 7);
+	}
 	sample_state(&state, SNAPSHOT_CHUNK, seed, many);
 	file_write(path, &state, &source, &id);
 	snapshot_state_done(&state);
@@ -107,7 +109,7 @@ static void seed_make(const char *path, uint64_t seed)
 	size_t size;
 	int fd;
 
-	small_make(path, seed, 0, 8);
+	small_make(path, seed, seed & 4, 8);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 || snapshot_open(&snapshot, fd, &err) < 0)
 		die(err.text);
@@ -131,7 +133,7 @@ int main(int argc, char **argv)
 		chain_make(argv[2], strtoull(argv[3], NULL, 10) << 20,
 			   strtoull(argv[4], NULL, 10), (unsigned int)atoi(argv[5]));
 	else if (argc == 4 && !strcmp(argv[1], "small"))
-		small_make(argv[2], strtoull(argv[3], NULL, 10), 0, 20);
+		small_make(argv[2], strtoull(argv[3], NULL, 10), true, 20);
 	else if (argc == 4 && !strcmp(argv[1], "seed"))
 		seed_make(argv[2], strtoull(argv[3], NULL, 10));
 	else
