@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from vmm_client import (CREDIT, EXEC_STDIN, EXIT, RUNNING, SAVE_INCREMENTAL,  # noqa: E402
                         SAVE_TRACK, STDIN, VM_BOOTED, Gone, Vm)
 

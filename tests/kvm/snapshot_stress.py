@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from vmm_client import (CREDIT, EXIT, RUNNING, SAVE_INCREMENTAL, SAVE_TRACK,  # noqa: E402
                         STDIN, VM_BOOTED, Gone, Vm)
 
