@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "snapshot/digest.h"
 #include "tests/snapshot/sample.h"
 
 static struct err err = ERR_INIT;
@@ -85,7 +84,6 @@ static void full_measure(const char *dir, uint64_t size, unsigned int per_mille,
 
 	sample_memory((uint8_t *)(uintptr_t)source.memory, size, 1, per_mille, NULL);
 	sample_state(&state, size, 1, 4096);
-	snapshot_prepare();
 	began = begin();
 	check(snapshot_write(fd, &state, &source, &id, &err));
 	snprintf(label, sizeof(label), "snapshot_write_%s", name);

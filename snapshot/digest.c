@@ -1,62 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by libcrypto; see digest.h. The algorithm is fetched once and kept for good. */
+/* SHA-256; see digest.h. These functions of libcrypto's cannot fail. */
 #include "snapshot/digest.h"
 
-#include <errno.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <pthread.h>
+_Static_assert(SNAPSHOT_DIGEST == SHA256_DIGEST_LENGTH, "digest size");
 
-static EVP_MD *sha256;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void prepare(void)
+void digest_begin(struct digest *digest)
 {
-	uint8_t digest[SNAPSHOT_DIGEST];
-
-	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
-	sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-	/* What libcrypto sets up at the first use is set up now. */
-	if (sha256)
-		EVP_Digest("", 0, digest, NULL, sha256, NULL);
+	SHA256_Init(&digest->context);
 }
 
-int snapshot_prepare(void)
+void digest_add(struct digest *digest, const void *data, size_t size)
 {
-	pthread_once(&once, prepare);
-	return sha256 ? 0 : -ENOMEM;
+	SHA256_Update(&digest->context, data, size);
 }
 
-int snapshot_digest(const void *data, size_t size, uint8_t ret_digest[SNAPSHOT_DIGEST])
+void digest_end(struct digest *digest, uint8_t ret_digest[SNAPSHOT_DIGEST])
 {
-	if (snapshot_prepare() < 0)
-		return -ENOMEM;
-	return EVP_Digest(data, size, ret_digest, NULL, sha256, NULL) == 1 ? 0 : -ENOMEM;
+	SHA256_Final(ret_digest, &digest->context);
 }
 
-int digest_init(struct digest *digest)
+void snapshot_digest(const void *data, size_t size, uint8_t ret_digest[SNAPSHOT_DIGEST])
 {
-	digest->context = snapshot_prepare() == 0 ? EVP_MD_CTX_new() : NULL;
-	return digest->context ? 0 : -ENOMEM;
-}
+	struct digest digest;
 
-void digest_done(struct digest *digest)
-{
-	EVP_MD_CTX_free(digest->context);
-	digest->context = NULL;
-}
-
-int digest_begin(struct digest *digest)
-{
-	return EVP_DigestInit_ex2(digest->context, sha256, NULL) == 1 ? 0 : -ENOMEM;
-}
-
-int digest_add(struct digest *digest, const void *data, size_t size)
-{
-	return EVP_DigestUpdate(digest->context, data, size) == 1 ? 0 : -ENOMEM;
-}
-
-int digest_end(struct digest *digest, uint8_t ret_digest[SNAPSHOT_DIGEST])
-{
-	return EVP_DigestFinal_ex(digest->context, ret_digest, NULL) == 1 ? 0 : -ENOMEM;
+	digest_begin(&digest);
+	digest_add(&digest, data, size);
+	digest_end(&digest, ret_digest);
 }

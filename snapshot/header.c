@@ -50,13 +50,13 @@ static const struct field header_fields[] = {
 const struct field_table header_table =
 	FIELD_TABLE("header", 1, struct header, header_fields);
 
-static int page_digest(const uint8_t page[SNAPSHOT_PAGE], uint8_t ret[SNAPSHOT_DIGEST])
+static void page_digest(const uint8_t page[SNAPSHOT_PAGE], uint8_t ret[SNAPSHOT_DIGEST])
 {
 	uint8_t copy[SNAPSHOT_PAGE];
 
 	memcpy(copy, page, SNAPSHOT_PAGE);
 	memset(copy + ID_AT, 0, SNAPSHOT_DIGEST);
-	return snapshot_digest(copy, sizeof(copy), ret);
+	snapshot_digest(copy, sizeof(copy), ret);
 }
 
 int header_encode(struct header *header, uint8_t page[SNAPSHOT_PAGE], struct err *err)
@@ -76,9 +76,7 @@ int header_encode(struct header *header, uint8_t page[SNAPSHOT_PAGE], struct err
 	memset(page, 0, SNAPSHOT_PAGE);
 	memcpy(page, data, size);
 	free(data);
-	r = snapshot_digest(page, SNAPSHOT_PAGE, header->id);
-	if (r < 0)
-		return err_set(err, r, "out of memory");
+	snapshot_digest(page, SNAPSHOT_PAGE, header->id);
 	memcpy(page + ID_AT, header->id, SNAPSHOT_DIGEST);
 	return 0;
 }
@@ -114,8 +112,7 @@ int header_decode(const uint8_t page[SNAPSHOT_PAGE], struct header *ret, struct 
 		return err_set(err, ENOTSUP, "the file's format has version %u; this Casemate "
 			       "reads version %u", (unsigned int)u32_at(page + VERSION_AT),
 			       HEADER_VERSION);
-	if (page_digest(page, digest) < 0)
-		return err_set(err, ENOMEM, "out of memory");
+	page_digest(page, digest);
 	if (memcmp(digest, page + ID_AT, SNAPSHOT_DIGEST) != 0)
 		return err_set(err, EINVAL, "the header is damaged (its digest does not fit)");
 	count = u32_at(page + 20);

@@ -211,7 +211,7 @@ static int section_read(struct snapshot *snapshot, const struct snapshot_section
 		return err_set(err, ENOMEM, "out of memory");
 	r = fd_pread_exact(snapshot->fd, data, section->length, section->offset);
 	if (r == 0)
-		r = snapshot_digest(data, section->length, digest);
+		snapshot_digest(data, section->length, digest);
 	if (r < 0)
 		err_set_errno(err, r, "cannot read section %s", name);
 	else if (memcmp(digest, section->digest, SNAPSHOT_DIGEST) != 0)

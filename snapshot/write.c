@@ -158,8 +158,7 @@ static int block_write(struct output *out, uint64_t block, const uint8_t *data, 
 		size_t from = (size_t)first * SNAPSHOT_PAGE;
 		size_t size = (size_t)count * SNAPSHOT_PAGE;
 
-		if (digest_add(&out->digest, data + from, size) < 0)
-			return err_set(err, ENOMEM, "out of memory");
+		digest_add(&out->digest, data + from, size);
 		r = write_at(out->fd, data + from, size, offset + from, err);
 	}
 	return r;
@@ -174,17 +173,15 @@ static int memory_write(struct output *out, chunk_source *source, void *arg, str
 		const uint8_t *data;
 		int r = source(arg, chunk, &data, pages, err);
 
-		if (r == 0 && digest_begin(&out->digest) < 0)
-			r = err_set(err, ENOMEM, "out of memory");
+		digest_begin(&out->digest);
 		for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++)
 			r = block_write(out, chunk * CHUNK_BLOCKS + i, data + i * BLOCK_SIZE,
 					pages[i], err);
 		/* A chunk of which nothing is held has a digest of zeros. */
-		if (r == 0 && out->header.pages_held != before &&
-		    digest_end(&out->digest, out->digests[chunk]) < 0)
-			r = err_set(err, ENOMEM, "out of memory");
 		if (r < 0)
 			return r;
+		if (out->header.pages_held != before)
+			digest_end(&out->digest, out->digests[chunk]);
 	}
 	return 0;
 }
@@ -195,10 +192,9 @@ static int sections_write(struct output *out, struct err *err)
 {
 	for (uint32_t i = 0; i < out->header.section_count; i++) {
 		struct snapshot_section *section = &out->header.sections[i];
-		int r = snapshot_digest(out->data[i], section->length, section->digest);
+		int r;
 
-		if (r < 0)
-			return err_set(err, r, "out of memory");
+		snapshot_digest(out->data[i], section->length, section->digest);
 		r = write_at(out->fd, out->data[i], section->length, section->offset, err);
 		if (r < 0)
 			return r;
@@ -231,9 +227,7 @@ static int output_write(struct output *out, const struct snapshot_state *state,
 	out->full = !(out->header.flags & HEADER_INCREMENTAL);
 	if (out->header.memory_size != state->machine.memory_size)
 		return err_set(err, EINVAL, "machine.memory_size is not the memory's size");
-	r = digest_init(&out->digest) < 0 ? err_set(err, ENOMEM, "out of memory") : 0;
-	if (r == 0)
-		r = layout_make(out, state, err);
+	r = layout_make(out, state, err);
 	if (r == 0)
 		r = memory_write(out, source, arg, err);
 	if (r == 0)
@@ -244,7 +238,6 @@ static int output_write(struct output *out, const struct snapshot_state *state,
 		memcpy(ret_id->digest, out->header.id, SNAPSHOT_DIGEST);
 	for (uint32_t i = 0; i < out->header.section_count; i++)
 		free(out->data[i]);
-	digest_done(&out->digest);
 	return r;
 }
 
@@ -298,8 +291,9 @@ static int fold_read(struct fold *fold, const struct snapshot *snapshot, uint64_
 {
 	uint8_t digest[SNAPSHOT_DIGEST];
 	bool any = false;
-	int r = digest_begin(&fold->digest);
+	int r = 0;
 
+	digest_begin(&fold->digest);
 	for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++) {
 		uint64_t block = chunk * CHUNK_BLOCKS + i, mask = snapshot->held[block];
 		unsigned int first, count;
@@ -314,11 +308,11 @@ static int fold_read(struct fold *fold, const struct snapshot *snapshot, uint64_
 			r = fd_pread_exact(snapshot->fd, to, size,
 					   snapshot->data_offset + block * BLOCK_SIZE + from);
 			if (r == 0)
-				r = digest_add(&fold->digest, to, size);
+				digest_add(&fold->digest, to, size);
 		}
 	}
-	if (r == 0 && any)
-		r = digest_end(&fold->digest, digest);
+	if (any)
+		digest_end(&fold->digest, digest);
 	if (r < 0)
 		return err_set_errno(err, r, "cannot read memory at 0x%llx of a snapshot",
 				     (unsigned long long)(chunk * SNAPSHOT_CHUNK));
@@ -356,12 +350,11 @@ int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
 		return r;
 	out.header.memory_size = chain[0]->page_count * SNAPSHOT_PAGE;
 	fold.buffer = malloc(SNAPSHOT_CHUNK);
-	if (!fold.buffer || digest_init(&fold.digest) < 0)
+	if (!fold.buffer)
 		r = err_set(err, ENOMEM, "out of memory");
 	if (r == 0)
 		r = output_write(&out, &chain[count - 1]->state, fold_chunk, &fold, ret_id,
 				 err);
-	digest_done(&fold.digest);
 	free(fold.buffer);
 	return r;
 }
