@@ -196,7 +196,8 @@ static void run_failed(struct vm *vm, int error)
 {
 	if (error == EFAULT || vm->kvm.run->exit_reason == KVM_EXIT_MEMORY_FAULT)
 		vm_end(vm, CM_VM_HOST_ERROR, (uint32_t)error, "the guest's memory cannot be "
-		       "read: was the root image cut short, or is the host out of memory?");
+		       "read: was the root image or the snapshot cut short, or is the host out "
+		       "of memory?");
 	else
 		vm_end(vm, CM_VM_HOST_ERROR, (uint32_t)error, "KVM_RUN failed: %s",
 		       strerror(error));

@@ -161,6 +161,25 @@ print(os.lseek(f, 4 << 20, os.SEEK_DATA) + 2048)' "$T/bad")
 	want_clean
 }
 
+# Memory that cannot be read any more is never taken for zeros: the VM ends and says so.
+test_cut_short() {
+	run --mem 256M --save "$T/t" --ready-when READY -- sh -c \
+		'yes | head -c 60000000 >/tmp/f; echo READY; read x; md5sum /tmp/f; cat /tmp/f | md5sum'
+	want_status 0
+	mkfifo "$T/pipe"
+	timeout $((LIMIT * SCALE)) "$CASEMATE" run --from "$T/t" >"$T/out" 2>"$T/err" <"$T/pipe" &
+	exec 9>"$T/pipe"
+	sleep $SCALE
+	truncate -s 4M "$T/t"
+	echo go >&9
+	status=0
+	wait $! || status=$?
+	exec 9>&-
+	want_refusal 'cut short|died without a word'
+	rm "$T/pipe" "$T/t"
+	want_clean
+}
+
 test_options_together() {
 	run --mem 64M --from "$T/x" -- true
 	want_refusal '--mem does not go with --from'
@@ -169,4 +188,4 @@ test_options_together() {
 }
 
 run_cases files_stay resident_command time_and_chance again chain nothing_saved replaced_whole \
-	damaged options_together
+	damaged cut_short options_together
