@@ -7,14 +7,14 @@
 # busybox-static of this host on both sides.
 #
 #   tools/conformance.sh [--redo] [MODULE...]	run what has no result yet, then the table
-#   tools/conformance.sh --table [MODULE...]	the table of what has been run, nothing else
+#   tools/conformance.sh --table [MODULE...]	the table of what has been run, no more
 #
 # MODULE is a module of CPython's, or "busybox"; without any it is all of them.
 #
-# The last lines are "Busybox: N of M, P %" and "CPython: N of M, P %": M single tests pass on the host, N of them in the
-# guest. A test that the guest skips, loses or never ends counts as failed. Above it come the
-# counts by module and the name of each test that is missing from N; docs/CONFORMANCE.md says
-# why they are.
+# The last lines are "Busybox: N of M, P %" and "CPython: N of M, P %": M single tests pass on
+# the host, N of them in the guest. A test that the guest skips, loses or never ends counts as
+# failed. Above them come the counts by module and the name of each test that is missing from N;
+# docs/CONFORMANCE.md says why they are.
 #
 # A module's log is the state: $BUILD/conformance/{host,guest}/MODULE.log, complete when its
 # last line says so, so a broken run goes on where it was. --redo forgets the named modules'

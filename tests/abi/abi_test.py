@@ -81,7 +81,7 @@ class Trace(unittest.TestCase):
         r = run('--file', SAMPLE)
         self.assertEqual((r.returncode, r.stderr), (1, ''))
         lines = [line.strip() for line in r.stdout.splitlines()]
-        for want in ('shmget: 2 (here: 1 × ENOSPC)', 'ptrace: 1',
+        for want in ('semget: 2 (here: 1 × ENOSPC)', 'ptrace: 1',
                      'number 511: 1 (here: 1 × ENOSYS)',
                      'openat O_DIRECT: 1', 'unshare CLONE_NEWNS: 1 (here: 1 × EPERM)'):
             self.assertIn(want, lines)
