@@ -3,13 +3,18 @@
 # CPython's own regression suite (Debian's libpython3.11-testsuite, in the userland image), on
 # this host and in the guest: which single tests that pass here pass there too?
 #
-#   tools/conformance.sh [--redo] [MODULE...]	run what has no result yet, then the table
-#   tools/conformance.sh --table [MODULE...]	the table of what has been run, nothing else
+# And busybox's own tests, from Debian's source package (tests/conformance/busybox.sh), with the
+# busybox-static of this host on both sides.
 #
-# The last line is "CPython: N of M, P %": M single tests pass on the host, N of them in the
-# guest. A test that the guest skips, loses or never ends counts as failed. Above it come the
-# counts by module and the name of each test that is missing from N; docs/CONFORMANCE.md says
-# why they are.
+#   tools/conformance.sh [--redo] [MODULE...]	run what has no result yet, then the table
+#   tools/conformance.sh --table [MODULE...]	the table of what has been run, no more
+#
+# MODULE is a module of CPython's, or "busybox"; without any it is all of them.
+#
+# The last lines are "Busybox: N of M, P %" and "CPython: N of M, P %": M single tests pass on
+# the host, N of them in the guest. A test that the guest skips, loses or never ends counts as
+# failed. Above them come the counts by module and the name of each test that is missing from N;
+# docs/CONFORMANCE.md says why they are.
 #
 # A module's log is the state: $BUILD/conformance/{host,guest}/MODULE.log, complete when its
 # last line says so, so a broken run goes on where it was. --redo forgets the named modules'
@@ -30,8 +35,9 @@ modules=(test_os test_posix test_posixpath test_subprocess test_signal test_thre
 	test_fileio test_tempfile test_shutil test_glob test_pathlib test_stat
 	test_multiprocessing_fork test_multiprocessing_spawn test_concurrent_futures
 	test_sqlite3 test_zipfile test_tarfile test_resource test_time test_random test_fork1
-	test_wait3 test_wait4 test_faulthandler test_memoryview test_unicode_file)
+	test_wait3 test_wait4 test_faulthandler test_memoryview test_unicode_file busybox)
 out=$PWD/$BUILD/conformance
+cache=${CASEMATE_CACHE:-$HOME/.cache/casemate}
 limit=${CASEMATE_CONFORMANCE_TIMEOUT:-1200}
 mem=${CASEMATE_CONFORMANCE_MEM:-1500M}
 machine=conformance-$$
@@ -51,8 +57,23 @@ while [ $# != 0 ]; do
 	shift
 done
 [ $# = 0 ] || modules=("$@")
+
+tables() {
+	local cpython=()
+	for module in "${modules[@]}"; do
+		if [ "$module" = busybox ]; then
+			python3 tests/conformance/report.py busybox "$out"
+		else
+			cpython+=("$module")
+		fi
+	done
+	[ "${#cpython[@]}" = 0 ] ||
+		python3 tests/conformance/report.py table "$out" "${cpython[@]}"
+}
+
 if [ -n "$table" ]; then
-	exec python3 tests/conformance/report.py table "$out" "${modules[@]}"
+	tables
+	exit
 fi
 
 # host_run COMMAND...: the image's root, chrooted into.
@@ -77,9 +98,22 @@ guest_run() {
 	local run=("$PWD/$BUILD/casemate" run --mem "$mem" --image "$image"
 		--timeout "$((limit + 30))s" -- "$@")
 
-	[ -n "$kvm" ] || run=(tools/rehearsal exec --name "$machine" -n
+	[ -n "$kvm" ] || run=(tools/rehearsal exec --name "$machine"
 		--timeout $((limit + 60)) -- "${run[@]}")
 	timeout -k 10 $((limit + 120)) "${run[@]}"
+}
+
+# busybox_run SIDE: its four parts have the limit each.
+busybox_run() {
+	local log=$out/$1/busybox.log tests=$cache/busybox-tests.tar part=$limit
+
+	grep -qs "^$complete" "$log" && return 0
+	[ -e "$tests" ] || tests/conformance/busybox.sh bundle "$tests" || return 0
+	echo "$1: busybox" >&2
+	limit=$((4 * part + 60)) "$1_run" "${clean[@]}" bash -c \
+		"$(cat tests/conformance/busybox.sh)" busybox.sh run "$part" \
+		<"$tests" >"$log" 2>&1 || echo "conformance: exit status $?" >>"$log"
+	echo "$complete" >>"$log"
 }
 
 # module_run SIDE MODULE: makes SIDE's log of it.
@@ -126,7 +160,12 @@ else
 		</dev/null >&2 || die "the rehearsal machine does not start (see above)"
 fi
 for module in "${modules[@]}"; do
-	module_run host "$module"
-	module_run guest "$module"
+	for side in host guest; do
+		if [ "$module" = busybox ]; then
+			busybox_run $side
+		else
+			module_run $side "$module"
+		fi
+	done
 done
-python3 tests/conformance/report.py table "$out" "${modules[@]}"
+tables

@@ -391,9 +391,10 @@ static int pi_hand_over(uint32_t __user *uaddr, struct futex_waiter *first, uint
 
 /*
  * One look at the word. 1: it is ours now; 0: it has a living owner, *ret_owner, and the mark
- * that somebody waits.
+ * that somebody waits. dead: an owner that is known to have died, or 0.
  */
-static int pi_try(uint32_t __user *uaddr, const struct futex_key *key, bool try, int *ret_owner)
+static int pi_try(uint32_t __user *uaddr, const struct futex_key *key, bool try, int dead,
+		  int *ret_owner)
 {
 	struct futex_waiter *first = pi_first(key);
 	uint32_t val, new;
@@ -405,6 +406,8 @@ static int pi_try(uint32_t __user *uaddr, const struct futex_key *key, bool try,
 		return -EDEADLK;
 	if (first != NULL && !first->pi)
 		return -EINVAL;
+	if (dead != 0 && (val & FUTEX_TID_MASK) == (uint32_t)dead)
+		val = (val & ~(uint32_t)FUTEX_TID_MASK) | FUTEX_OWNER_DIED;
 	if ((val & FUTEX_TID_MASK) == 0) {
 		new = (uint32_t)current->tid | (val & FUTEX_OWNER_DIED);
 		if (first != NULL)
@@ -426,13 +429,15 @@ static long futex_lock_pi(uint32_t __user *uaddr, bool shared, uint64_t deadline
 {
 	struct futex_waiter w = {.task = current, .pi = true, .uaddr = uaddr};
 	struct inode *inode;
-	int r;
+	int r, dead = 0;
 
-	r = futex_key_get(uaddr, shared, &w.key, &inode);
-	while (r == 0) {
-		r = pi_try(uaddr, &w.key, try, &w.owner);
+	for (;;) {
+		r = futex_key_get(uaddr, shared, &w.key, &inode);
+		if (r == 0)
+			r = pi_try(uaddr, &w.key, try, dead, &w.owner);
 		if (r != 0)
 			break;
+		dead = w.owner;		/* if it is to be looked at again, then for this */
 		waiter_queue(&w, inode);
 		pi_waiters++;
 		while (w.queued && w.owner != 0 && r == 0) {
@@ -445,6 +450,8 @@ static long futex_lock_pi(uint32_t __user *uaddr, bool shared, uint64_t deadline
 			return 0;
 		waiter_unqueue(&w);
 		pi_waiters--;
+		if (r != 0)
+			break;
 	}
 	if (r == -ERESTARTSYS)		/* the deadline is absolute: always the same call again */
 		r = -ERESTARTNOINTR;

@@ -121,10 +121,11 @@ static bool prepend(char **p, const char *buf, const char *s, size_t n)
 
 static char *anon_path(struct dentry *d, char *p, const char *buf)
 {
-	bool memfd = strncmp(d->name, "memfd:", 6) == 0;
+	/* Memory files, of memfd_create and of shmget, look like files that were removed. */
+	bool file = strncmp(d->name, "memfd:", 6) == 0 || strncmp(d->name, "SYSV", 4) == 0;
 
-	if ((memfd && !prepend(&p, buf, " (deleted)", 10)) ||
-	    !prepend(&p, buf, d->name, d->len) || (memfd && !prepend(&p, buf, "/", 1)))
+	if ((file && !prepend(&p, buf, " (deleted)", 10)) ||
+	    !prepend(&p, buf, d->name, d->len) || (file && !prepend(&p, buf, "/", 1)))
 		return ERR_PTR(-ENAMETOOLONG);
 	return p;
 }

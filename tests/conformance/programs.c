@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +124,24 @@ static void test_pi_mutex(void)
 	CHECK(pthread_mutex_lock(pi_lock) == EOWNERDEAD);
 	CHECK(pthread_mutex_consistent(pi_lock) == 0);
 	CHECK(waitpid(pid, NULL, 0) == pid);
+
+	/* The same without a robust list, which cannot be seen from here. */
+	uint32_t *word = (uint32_t *)(pi_lock + 2);
+
+	pid = fork();
+	if (pid == 0) {
+		*word = (uint32_t)getpid();
+		usleep(100000);
+		_exit(0);
+	}
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 0)
+		usleep(1000);
+	CHECK(syscall(SYS_futex, word, FUTEX_LOCK_PI, 0, NULL, NULL, 0) == 0);
+	CHECK((*word & FUTEX_TID_MASK) == (uint32_t)getpid());
+	CHECK((*word & FUTEX_OWNER_DIED) != 0);
+	CHECK(waitpid(pid, NULL, 0) == pid);
+	CHECK(syscall(SYS_futex, word, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0) == 0);
+	CHECK((*word & FUTEX_TID_MASK) == 0);
 
 	pid = fork();
 	if (pid == 0) {

@@ -4,6 +4,7 @@
 
     report.py lost LOG                 the test at which a log breaks off, if it does
     report.py table DIRECTORY MODULE...
+    report.py busybox DIRECTORY        busybox.log of both sides
 
 A log is what `python3 -m test -v MODULE` writes, once or, after a hang, several times. The
 verbose format is meant for people: a test's identity ("name (module.Class.name)"), perhaps its
@@ -93,11 +94,52 @@ def table(directory, modules):
     print(f'\nCPython: {total_good} of {total}, {100 * total_good / max(total, 1):.1f} %')
 
 
+def busybox_results(path):
+    """{(part, test, how many-th of that name): passed} of a log of busybox.sh. Names of tests
+    are not unique, their order is always the same."""
+    found, seen, part = {}, {}, None
+    with open(path, encoding='utf-8', errors='replace') as lines:
+        for line in lines:
+            line = line.rstrip('\r\n')
+            if match := re.match(r'busybox: part (\w+)$', line):
+                part = match[1]
+            elif match := re.match(r'(PASS|FAIL): (.*)$', line):
+                key = part, match[2]
+            elif match := re.match(r'(ash-[\w.-]+/[\w.-]+):.* (ok|fail)$', line):
+                key = part, match[1]
+            if part and match and match.lastindex == 2:
+                seen[key] = seen.get(key, 0) + 1
+                found[key + (seen[key],)] = 'PASS' in match.groups() or 'ok' in match.groups()
+    return found
+
+
+def busybox(directory):
+    host, guest = (busybox_results(os.path.join(directory, side, 'busybox.log'))
+                   for side in ('host', 'guest'))
+    print('| part | pass on the host | of them in the guest |')
+    print('|---|---:|---:|')
+    wanted = [key for key, passed in host.items() if passed]
+    bad = [key for key in wanted if not guest.get(key)]
+    for part in dict.fromkeys(key[0] for key in host):
+        all_of = sum(key[0] == part for key in wanted)
+        print(f'| {part} | {all_of} | {all_of - sum(key[0] == part for key in bad)} |')
+    print()
+    for key in bad:
+        print(f'- {"FAIL" if key in guest else "not run"}: {key[0]}: {key[1]} ({key[2]})')
+    for key, passed in host.items():
+        if not passed and guest.get(key):
+            print(f'- fails on the host only: {key[0]}: {key[1]} ({key[2]})')
+    good = len(wanted) - len(bad)
+    print(f'\nBusybox: {good} of {len(wanted)}, {100 * good / max(len(wanted), 1):.1f} %')
+
+
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == 'lost':
         lost(sys.argv[2])
     elif len(sys.argv) > 3 and sys.argv[1] == 'table':
         table(sys.argv[2], sys.argv[3:])
+    elif len(sys.argv) == 3 and sys.argv[1] == 'busybox':
+        busybox(sys.argv[2])
     else:
         sys.exit(__doc__)
 
