@@ -9,7 +9,8 @@
  *
  * A file is hostile input. snapshot_open() reads and checks everything but the memory's
  * content; snapshot_verify() checks that too. Nothing here needs KVM, opens paths or keeps
- * global state; writing uses no system call but pwrite64 and malloc's, so that it works in the VMM's jail.
+ * global state; writing uses no system call but pwrite64 and malloc's, so that it works in the
+ * VMM's jail.
  */
 #ifndef CASEMATE_SNAPSHOT_FILE_H
 #define CASEMATE_SNAPSHOT_FILE_H

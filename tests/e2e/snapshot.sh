@@ -167,7 +167,8 @@ test_cut_short() {
 		'yes | head -c 60000000 >/tmp/f; echo READY; read x; md5sum /tmp/f; cat /tmp/f | md5sum'
 	want_status 0
 	mkfifo "$T/pipe"
-	timeout $((LIMIT * SCALE)) "$CASEMATE" run --from "$T/t" >"$T/out" 2>"$T/err" <"$T/pipe" &
+	timeout $((LIMIT * SCALE)) "$CASEMATE" run --from "$T/t" \
+		>"$T/out" 2>"$T/err" <"$T/pipe" &
 	exec 9>"$T/pipe"
 	sleep $SCALE
 	truncate -s 4M "$T/t"
