@@ -211,6 +211,7 @@ static void client_free(struct client *c)
 	buf_done(&c->out);
 	list_remove(&c->link);
 	s->client_count--;
+	s->busy_ns = time_monotonic_ns();
 	free(c);
 }
 
@@ -461,7 +462,7 @@ static void on_tick(struct timer *timer)
 
 	clients_look(s, now);
 	watch_set(s->loop, &s->listener, EPOLLIN);
-	if (s->client_count > 0 || pool_leased(s->pool) > 0)
+	if (s->client_count > 0 || !pool_empty(s->pool) || s->pool->template_count > 0)
 		s->busy_ns = now;
 	if (s->session && !s->stopping && now > s->busy_ns + s->session_idle_ns)
 		server_stop(s, 0);

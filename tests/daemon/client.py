@@ -59,7 +59,7 @@ class Client:
     def __init__(self, path, greet=True):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(path)
-        self.data = b''
+        self.data = bytearray()
         self.later = []
         if greet:
             assert self.line().sign == '+'
@@ -80,15 +80,17 @@ class Client:
         self.data += got
 
     def line(self, limit=None):
-        while b'\n' not in self.data:
+        while (end := self.data.find(b'\n')) < 0:
             self.more(limit)
-        raw, self.data = self.data.split(b'\n', 1)
+        raw = bytes(self.data[:end])
+        del self.data[:end + 1]
         m = re.search(rb'(?:^| )#(\d+)$', raw)
         chunk = None
         if m:
             while len(self.data) < int(m[1]):
                 self.more(limit)
-            chunk, self.data = self.data[:int(m[1])], self.data[int(m[1]):]
+            chunk = bytes(self.data[:int(m[1])])
+            del self.data[:int(m[1])]
         return Line(raw, chunk)
 
     def ask(self, text, chunk=b''):
@@ -125,7 +127,7 @@ class Client:
         return self.drain(exec_id)
 
     def drain(self, exec_id):
-        out = {'stdout': b'', 'stderr': b''}
+        out = {'stdout': bytearray(), 'stderr': bytearray()}
         kept = []
         while True:
             line = self.next()
@@ -137,7 +139,7 @@ class Client:
                 out[kind] += line.chunk
             elif kind != 'stdin-credit':
                 self.later = kept + self.later
-                return out['stdout'], out['stderr'], line
+                return bytes(out['stdout']), bytes(out['stderr']), line
 
 
 class Daemon:

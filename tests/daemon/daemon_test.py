@@ -4,6 +4,7 @@
 given. Each case has a daemon of its own, which must leave no process, descriptor or file."""
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -467,6 +468,26 @@ def case_second_daemon(d):
     assert d.client().ask('list')
 
 
+def case_socket_activation(d):
+    """A socket that systemd made and keeps."""
+    path = os.path.join(d.dir, 'passed.sock')
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    code = ('import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ["LISTEN_FDS"] = "1";'
+            'os.environ["LISTEN_PID"] = str(os.getpid()); os.execv(sys.argv[2], sys.argv[2:])')
+    argv = [a.replace('/run/', '/other/') for a in d.argv]
+    p = subprocess.Popen([sys.executable, '-c', code, str(listener.fileno()), *argv],
+                         pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+    c = Client(path)
+    c.ask('create name=a')
+    assert c.run('a', 'echo', 'x')[0] == b'x\n'
+    c.ask('stop')
+    assert p.wait(10 * SCALE) == 0
+    assert os.path.exists(path), 'the socket is not the daemon\'s to remove'
+
+
 def case_client_dies_in_create(d):
     clients = [d.client() for _ in range(10)]
     for c in clients:
@@ -541,6 +562,41 @@ def case_churn(d):
             pass
     c.ask('template remove t')
     eventually(lambda: not d.vmms(), f'{d.vmms()} are left')
+
+
+def case_out_of_descriptors(d):
+    """Errors for those who ask, service for the rest, and nothing lost."""
+    c = d.client()
+    before = d.fds()
+    resource.prlimit(d.process.pid, resource.RLIMIT_NOFILE, (64, 64))
+    made, refused = [], 0
+    for _ in range(40):
+        try:
+            made.append(c.ask('create')['vm'])
+        except Refused:
+            refused += 1
+    assert made and refused, (made, refused)
+    assert c.run(made[0], 'echo', 'x')[0] == b'x\n'
+    try:
+        c.ask(f'fork {made[0]} count=8')
+        raise AssertionError('8 children without descriptors')
+    except Refused:
+        pass
+    for name in made:
+        c.ask('kill ' + name)
+    assert d.fds() == before, (d.fds(), before)
+    c.ask('create')
+
+
+def case_full_disk(d):
+    """A snapshot that does not fit: an error, nothing left, and the VM goes on."""
+    c = d.client()
+    c.ask('create name=a')
+    resource.prlimit(d.vmms()[0], resource.RLIMIT_FSIZE, (4096, 4096))
+    before = os.listdir(d.dir)
+    c.refused(f'snapshot a file={d.dir}/snap', 'FAILED')
+    assert os.listdir(d.dir) == before
+    assert c.run('a', 'echo', 'x')[0] == b'x\n'
 
 
 def case_drain(d):

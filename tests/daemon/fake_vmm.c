@@ -323,6 +323,7 @@ int main(int argc, char **argv)
 			delay = strrchr(argv[i + 1], '-');
 	}
 	signal(SIGCHLD, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);	/* a file that does not fit is an error */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (frame_decoder_init(&decoder, FRAME_CLIENT_TO_VMM) < 0)
 		return 1;

@@ -29,6 +29,8 @@
 
 #define FIRST_PASSED_FD	3
 #define SESSION_IDLE_NS	(10 * NS_PER_SEC)
+#define LOCK_WAIT_NS	1000000000
+#define LOCK_TRIES	50
 
 struct options {
 	const char *socket, *state, *group;
@@ -172,6 +174,20 @@ static int paths_choose(struct daemon *d, struct err *err)
 	return 0;
 }
 
+/* A process that a killed daemon was just starting has the lock until its execve. */
+static int lock_wait(int fd)
+{
+	const struct timespec pause = { .tv_nsec = LOCK_WAIT_NS / LOCK_TRIES };
+	int r = -1;
+
+	for (int i = 0; i < LOCK_TRIES && r < 0; i++) {
+		if (i > 0)
+			nanosleep(&pause, NULL);
+		r = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	return r;
+}
+
 static int state_take(struct daemon *d, struct err *err)
 {
 	char copy[PATH_MAX], lock[PATH_MAX];
@@ -188,7 +204,7 @@ static int state_take(struct daemon *d, struct err *err)
 	d->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (d->lock < 0)
 		return err_set_errno(err, errno, "cannot open %s", lock);
-	if (flock(d->lock, LOCK_EX | LOCK_NB) < 0)
+	if (lock_wait(d->lock) < 0)
 		return err_set(err, EADDRINUSE, "another casemated serves here already: "
 			       "casemate ls asks it, casemated --socket PATH starts one more");
 	return state_clean(d->state, err);
