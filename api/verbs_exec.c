@@ -275,8 +275,8 @@ static int size_read(const struct request *q, const char *text, uint16_t *ret_ro
 	return 0;
 }
 
-static int exec_options_read(const struct request *q, struct exec_options *o, bool *ret_detach,
-			     bool *ret_bound)
+static int exec_options_read(const struct request *q, struct exec_options *o,
+			     bool *ret_detach, bool *ret_bound)
 {
 	const char *pty = option(q, "pty");
 	int r = options_known(q, 2, "env cwd user stdin pty timeout limit window detach bound");

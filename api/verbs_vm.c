@@ -55,8 +55,8 @@ static void created(struct waiter *waiter, void *what, const struct err *err)
 	pending_end(&w->pending);
 }
 
-static int create_options(const struct request *q, struct vm_options *o, const char **ret_template,
-			  bool *ret_bound, bool *ret_wait)
+static int create_options(const struct request *q, struct vm_options *o,
+			  const char **ret_template, bool *ret_bound, bool *ret_wait)
 {
 	int r = options_known(q, 1, "name image template from mem label ttl idle bound wait");
 

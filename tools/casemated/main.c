@@ -151,10 +151,11 @@ static int directory_make(const char *path, mode_t mode, struct err *err)
 	struct stat st;
 
 	if (mkdir(path, mode) == 0 || errno == EEXIST) {
-		if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-		    (st.st_uid == getuid() || getuid() == 0))
+		if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid() &&
+		    !(st.st_mode & S_IWOTH))
 			return 0;
-		return err_set(err, EPERM, "%s is no directory of ours", path);
+		return err_set(err, EPERM, "%s is no directory of this user's, or others may "
+			       "write to it: choose another with --socket and --state", path);
 	}
 	return err_set_errno(err, errno, "cannot make the directory %s", path);
 }
@@ -330,11 +331,24 @@ static void say_ready(struct daemon *d)
 		errno = 0;
 }
 
+/* What whoever started a session's daemon had open is not for it to keep open. */
+static void descriptors_drop(const struct options *o)
+{
+	unsigned int keep = o->ready_fd > 2 ? (unsigned int)o->ready_fd : 2;
+
+	if (!o->session)
+		return;
+	if (keep > 3)
+		close_range(3, keep - 1, 0);
+	close_range(keep + 1, ~0u, 0);
+}
+
 static int daemon_begin(struct daemon *d, struct err *err)
 {
 	const struct options *o = &d->options;
 	int r;
 
+	descriptors_drop(o);
 	descriptors_raise();
 	r = paths_choose(d, err);
 	if (r == 0)
