@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,14 @@ void client_cut(struct client *client)
 {
 	client->cut = true;
 	client_turn_later(client);
+}
+
+bool client_is_gone(const struct client *client)
+{
+	struct pollfd p = { client->fd, 0, 0 };
+
+	/* Closed in both directions: one that was shut down for writing takes answers still. */
+	return client->cut || (poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR)));
 }
 
 void client_put(struct client *client, const void *data, size_t len)

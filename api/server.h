@@ -103,6 +103,8 @@ void server_stop(struct server *server, uint64_t drain_ns);
 
 void client_turn_later(struct client *client);
 void client_cut(struct client *client);
+/* Whether nobody is there any more to take an answer, noticed yet or not. */
+bool client_is_gone(const struct client *client);
 /* Queues bytes; cuts the client when they do not fit. */
 void client_put(struct client *client, const void *data, size_t len);
 

@@ -45,7 +45,7 @@ static void created(struct waiter *waiter, void *what, const struct err *err)
 
 	if (c && err) {
 		reply_err(c, w->pending.tag, err);
-	} else if (c) {
+	} else if (c && !client_is_gone(c)) {
 		vm->bound = w->bound ? c : NULL;
 		vm_reply(c, w->pending.tag, vm);
 	} else if (!err) {
@@ -340,6 +340,7 @@ struct forking {
 static void fork_answer(struct forking *w)
 {
 	struct client *c = w->pending.client;
+	bool gone = !c || client_is_gone(c);
 	struct answer a;
 
 	/* By name: one that was ready may have ended while others were waited for. */
@@ -348,7 +349,7 @@ static void fork_answer(struct forking *w)
 
 		if (!vm)
 			continue;
-		if (w->err.code || !c) {
+		if (w->err.code || gone) {
 			vm_kill(vm, "fork", NULL, "the fork failed, or nobody waits for it");
 			continue;
 		}
