@@ -15,6 +15,18 @@ int casemate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* A verb; argv[0] is its name. Returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_image(int argc, char **argv);
-int cmd_snapshot(int argc, char **argv);
+int cmd_snapshot(int argc, char **argv);	/* of files */
+int cmd_vm_snapshot(int argc, char **argv);	/* of a VM */
+int cmd_exec(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_kill(int argc, char **argv);
+int cmd_fork(int argc, char **argv);
+int cmd_restore(int argc, char **argv);
+int cmd_template(int argc, char **argv);
+int cmd_pool(int argc, char **argv);
+int cmd_events(int argc, char **argv);
+int cmd_metrics(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 
 #endif

@@ -6,6 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Those about files need no daemon; any other word names a VM. */
+static int snapshot(int argc, char **argv)
+{
+	static const char *const of_files[] = { "inspect", "verify", "compact", "--help", "-h" };
+
+	for (size_t i = 0; i < sizeof(of_files) / sizeof(of_files[0]); i++) {
+		if (argc < 2 || !strcmp(argv[1], of_files[i]))
+			return cmd_snapshot(argc, argv);
+	}
+	return cmd_vm_snapshot(argc, argv);
+}
+
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
@@ -13,7 +25,18 @@ static const struct {
 } verbs[] = {
 	{ "run", cmd_run, "run a command in a VM of its own" },
 	{ "image", cmd_image, "build a root image" },
-	{ "snapshot", cmd_snapshot, "look at, check and fold snapshot files" },
+	{ "exec", cmd_exec, "run a command in a VM that was kept" },
+	{ "ls", cmd_ls, "list the VMs that were kept" },
+	{ "kill", cmd_kill, "end VMs" },
+	{ "fork", cmd_fork, "make copies of a running VM" },
+	{ "snapshot", snapshot, "save a running VM; look at, check and fold snapshot files" },
+	{ "restore", cmd_restore, "make a VM of a snapshot" },
+	{ "template", cmd_template, "snapshots to make VMs from, by name" },
+	{ "pool", cmd_pool, "how many ready VMs are kept of a template" },
+	{ "events", cmd_events, "what happens in the daemon" },
+	{ "metrics", cmd_metrics, "the daemon's figures, for Prometheus" },
+	{ "stop", cmd_stop, "end the daemon and its VMs" },
+	{ "doctor", cmd_doctor, "look for what keeps Casemate from working" },
 };
 
 int casemate_fail(const char *format, ...)

@@ -41,8 +41,9 @@
 #include "base/fd.h"
 #include "base/frame.h"
 #include "base/time.h"
+#include "pool/save.h"
 #include "tools/casemate/casemate.h"
-#include "tools/casemate/run_save.h"
+#include "tools/casemate/run_ready.h"
 
 #define TO_VMM_CAP	(4 * FRAME_BYTES_MAX)
 #define STDIN_CHUNK	32768u
@@ -856,6 +857,8 @@ int cmd_run(int argc, char **argv)
 		run_usage();
 		return 0;
 	}
+	if (options.keep)
+		return run_kept(&options);
 	if (run_init(&run, &options) < 0 ||
 	    run_vmm_start(&options, &run.vmm, &run.channel, &run.err) < 0) {
 		run_done(&run);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `casemate run`: run_args.c reads the command line, run_vmm.c finds and checks files and
- * starts casemate-vmm, run.c talks to it until the task is over; run_save.c and run_from.c are
- * about snapshots, run_text.c about what people read.
+ * starts casemate-vmm, run.c talks to it until the task is over; run_ready.c looks for the line
+ * after which it is saved, run_text.c is about what people read.
  */
 #ifndef CASEMATE_TOOLS_RUN_H
 #define CASEMATE_TOOLS_RUN_H
@@ -24,6 +24,8 @@ struct run_options {
 	bool incremental;		/* save what changed since `from` */
 	bool sync;			/* the saved file is on the disk before we end */
 	const char *from;		/* snapshot to start from, or NULL */
+	const char *keep;		/* the VM stays, under this name, or NULL */
+	const char *socket;		/* of the daemon, with keep; NULL: the default */
 	uint64_t memory;		/* bytes */
 	uint64_t timeout_ns;		/* 0: none */
 	const char *workdir;
@@ -42,6 +44,9 @@ void run_usage(void);
  * Returns 0, or -errno with err set and nothing left behind. */
 int run_vmm_start(const struct run_options *options, pid_t *ret_pid, int *ret_channel,
 		  struct err *err);
+
+/* --keep: a VM of the daemon's, which goes on afterwards. Returns the exit status. */
+int run_kept(const struct run_options *options);
 
 /* ---- run_text.c: for a person, on stderr ---- */
 

@@ -25,6 +25,8 @@ static const struct option options_known[] = {
 	{ "sync", no_argument, NULL, 'y' },
 	{ "incremental", no_argument, NULL, 'n' },
 	{ "from", required_argument, NULL, 'f' },
+	{ "keep", required_argument, NULL, 'K' },
+	{ "socket", required_argument, NULL, 'o' },
 	{ "tty", no_argument, NULL, 'T' },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "trace", no_argument, NULL, 'S' },
@@ -69,6 +71,8 @@ void run_usage(void)
 	     "                   needed beside the new one\n"
 	     "  --from FILE      start from a saved VM; its image and memory size are given.\n"
 	     "                   Without COMMAND the one that was saved running goes on\n"
+	     "  --keep NAME      the VM stays and goes on under NAME, kept by the daemon; see\n"
+	     "                   casemate exec, ls, kill, fork, snapshot\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
 	     "  --verbose        show boot stages, guest console and a report on stderr\n"
 	     "  --trace          --verbose, and each system call on stderr (slow)\n"
@@ -160,6 +164,12 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	case 'f':
 		o->from = optarg;
 		return 0;
+	case 'K':
+		o->keep = optarg;
+		return 0;
+	case 'o':
+		o->socket = optarg;
+		return 0;
 	case 'T':
 		o->tty = true;
 		return env_add(o, "TERM=xterm", err);
@@ -177,8 +187,23 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	}
 }
 
+static int check_kept(const struct run_options *o, struct err *err)
+{
+	if (o->socket && !o->keep)
+		return err_set(err, EINVAL, "--socket wants --keep");
+	if (o->keep && (o->save || o->ready_line || o->verbose || o->kernel || o->initd))
+		return err_set(err, EINVAL, "--save, --verbose, --trace, --kernel and --initd do "
+			       "not go with --keep: the daemon starts the VM");
+	if (o->keep && o->from && o->argc == 0)
+		return err_set(err, EINVAL, "no command; casemate restore --keep %s %s starts "
+			       "the VM alone", o->keep, o->from);
+	return 0;
+}
+
 static int check_together(struct run_options *o, struct err *err)
 {
+	if (check_kept(o, err) < 0)
+		return err->code;
 	if (o->argc == 0 && !o->from)
 		return err_set(err, EINVAL, "no command; see casemate run --help");
 	if (o->from && o->memory)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a VM to a file; see run_save.h. */
-#include "tools/casemate/run_save.h"
+/* Saving a VM to a file; see save.h. */
+#include "pool/save.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,27 +128,4 @@ void save_abandon(struct save *save)
 		unlink(save->temporary);
 	save->temporary[0] = '\0';
 	save->fd = fd_close(save->fd);
-}
-
-bool line_match_feed(struct line_match *match, const uint8_t *bytes, size_t len)
-{
-	size_t want = match->line ? strlen(match->line) : 0;
-
-	for (size_t i = 0; match->line && i < len; i++) {
-		bool whole = match->matched == want;
-
-		if (bytes[i] == '\n') {
-			match->matched = 0;
-			if (whole)
-				return true;
-		} else if (bytes[i] == '\r' && whole) {
-			continue;	/* a terminal's line end */
-		} else if (match->matched < want &&
-			   bytes[i] == (uint8_t)match->line[match->matched]) {
-			match->matched++;
-		} else {
-			match->matched = SIZE_MAX;
-		}
-	}
-	return false;
 }

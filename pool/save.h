@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `casemate run --save FILE`: the snapshot file from before the VM starts (so that a place
- * that cannot be written is known at once) until it has its name. While it is written it has
- * no name, where the filesystem can do that: whatever ends us leaves nothing behind, and what
- * FILE was before stays until the new one is whole.
- *
- * Also --ready-when LINE: looks for the line in the command's output.
+ * A snapshot file, from before it is written (so that a place that cannot be written is known
+ * at once) until it has its name. While it is written it has no name, where the filesystem can
+ * do that: whatever ends us leaves nothing behind, and what was there before stays until the
+ * new one is whole.
  */
-#ifndef CASEMATE_TOOLS_RUN_SAVE_H
-#define CASEMATE_TOOLS_RUN_SAVE_H
+#ifndef CASEMATE_POOL_SAVE_H
+#define CASEMATE_POOL_SAVE_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -39,13 +37,5 @@ int save_finish(struct save *save, const struct cm_vm_saved *saved, const char *
 
 /* Forgets a file that was not finished; harmless otherwise. */
 void save_abandon(struct save *save);
-
-struct line_match {
-	const char *line;	/* without a newline; NULL: none is looked for */
-	size_t matched;		/* characters of the present line that fit, SIZE_MAX: not ours */
-};
-
-/* Looks at more output. Returns whether the line was in it, ended by a newline. */
-bool line_match_feed(struct line_match *match, const uint8_t *bytes, size_t len);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The snapshots that a VM is restored from; see run_from.h. */
-#include "tools/casemate/run_from.h"
+/* The snapshots that a VM is restored from; see chain.h. */
+#include "pool/chain.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -76,30 +76,31 @@ static int parent_find(const char *path, const struct snapshot_id *id, char *ret
 	return 0;
 }
 
-static void chain_reverse(struct from *from)
+static void chain_reverse(struct chain *chain)
 {
-	for (unsigned int i = 0; i < from->count / 2; i++) {
-		int fd = from->fds[i];
+	for (unsigned int i = 0; i < chain->count / 2; i++) {
+		int fd = chain->fds[i];
 
-		from->fds[i] = from->fds[from->count - 1 - i];
-		from->fds[from->count - 1 - i] = fd;
+		chain->fds[i] = chain->fds[chain->count - 1 - i];
+		chain->fds[chain->count - 1 - i] = fd;
 	}
 }
 
-static void machine_note(struct from *from, const struct saved_machine *m)
+static void machine_note(struct chain *chain, const struct saved_machine *m)
 {
-	from->image_size = m->image_size;
-	snprintf(from->image, sizeof(from->image), "%.*s", (int)m->image_path.size,
+	chain->image_size = m->image_size;
+	chain->memory = m->memory_size;
+	snprintf(chain->image, sizeof(chain->image), "%.*s", (int)m->image_path.size,
 		 (const char *)m->image_path.data);
 }
 
-int from_open(struct from *from, const char *path, struct err *err)
+int chain_open(struct chain *chain, const char *path, struct err *err)
 {
 	char at[PATH_MAX];
 	bool more = true;
 	int r = 0;
 
-	*from = (struct from){ .count = 0 };
+	*chain = (struct chain){ .count = 0 };
 	if (strlen(path) >= sizeof(at))
 		return err_set(err, ENAMETOOLONG, "the name of the snapshot is too long");
 	strcpy(at, path);
@@ -107,10 +108,10 @@ int from_open(struct from *from, const char *path, struct err *err)
 		struct snapshot s;
 		int fd;
 
-		if (from->count == FROM_MAX) {
+		if (chain->count == CHAIN_MAX) {
 			r = err_set(err, E2BIG, "the snapshot %s builds on more than %u others; "
 				    "casemate snapshot compact makes one of them", path,
-				    FROM_MAX - 1);
+				    CHAIN_MAX - 1);
 			break;
 		}
 		fd = snapshot_file(at, &s, err);
@@ -118,23 +119,23 @@ int from_open(struct from *from, const char *path, struct err *err)
 			r = fd;
 			break;
 		}
-		from->fds[from->count++] = fd;
-		if (from->count == 1)
-			machine_note(from, &s.state.machine);
+		chain->fds[chain->count++] = fd;
+		if (chain->count == 1)
+			machine_note(chain, &s.state.machine);
 		more = s.incremental;
 		if (more)
 			r = parent_find(path, &s.parent, at, err);
 		snapshot_close(&s);
 	}
 	if (r < 0)
-		from_close(from);
+		chain_close(chain);
 	else
-		chain_reverse(from);
+		chain_reverse(chain);
 	return r;
 }
 
-void from_close(struct from *from)
+void chain_close(struct chain *chain)
 {
-	while (from->count > 0)
-		fd_close(from->fds[--from->count]);
+	while (chain->count > 0)
+		fd_close(chain->fds[--chain->count]);
 }

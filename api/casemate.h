@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libcasemate: the client side of casemated's line protocol (docs/PROTOCOL.md).
+ *
+ * A connection is used by one thread at a time. Calls block until the daemon has answered.
+ * What commands say meanwhile is kept, and given out by casemate_next(). Keep windows small
+ * enough to hold: a connection keeps at most CASEMATE_KEPT_MAX bytes.
+ *
+ *	struct casemate *c;
+ *	struct casemate_event e;
+ *	unsigned long long id;
+ *
+ *	if (casemate_open(&c, NULL) < 0) ...
+ *	if (casemate_call(c, "create", "name=box", NULL) != 0)
+ *		puts(casemate_message(c));
+ *	casemate_exec(c, "box", (const char *const[]){ "uname", "-a", NULL }, NULL, &id);
+ *	while (casemate_next(c, &e, -1) == 1 && e.kind != CASEMATE_END)
+ *		if (e.kind == CASEMATE_STDOUT)
+ *			fwrite(e.data, 1, e.len, stdout);
+ *	casemate_close(c);
+ *
+ * api/example.c is a whole program.
+ *
+ * Results: 0 done; CASEMATE_REFUSED: the daemon said no, casemate_code() and
+ * casemate_message() say why, and the connection goes on; negative: -errno, the connection
+ * is of no more use (casemate_message() says why).
+ */
+#ifndef CASEMATE_H
+#define CASEMATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CASEMATE_REFUSED	1
+#define CASEMATE_KEPT_MAX	(8u << 20)
+
+struct casemate;
+
+/* path: the daemon's socket, NULL for $CASEMATE_SOCKET or the default place. In every case
+ * *ret must be closed afterwards; it is NULL only when there is no memory. */
+int casemate_open(struct casemate **ret, const char *path);
+void casemate_close(struct casemate *c);
+
+/* For poll(2): readable when casemate_next() may have something. */
+int casemate_fd(const struct casemate *c);
+
+/* One request, its words up to a NULL, and its answer. */
+int casemate_call(struct casemate *c, const char *word, ...) __attribute__((sentinel));
+int casemate_call_words(struct casemate *c, const char *const *words, size_t count);
+
+/* Of the last answer, good until the next call: the code (such as "NOTFOUND") and message of a
+ * refusal, with what to do next; the value of NAME=VALUE, or NULL. */
+const char *casemate_code(const struct casemate *c);
+const char *casemate_message(const struct casemate *c);
+const char *casemate_hint(const struct casemate *c);
+const char *casemate_value(const struct casemate *c, const char *name);
+/* The bytes that came with the answer (metrics). */
+const void *casemate_chunk(const struct casemate *c, size_t *ret_len);
+
+/* The lines of a list: count of them, and a value of one. */
+size_t casemate_items(const struct casemate *c);
+const char *casemate_item_value(const struct casemate *c, size_t item, const char *name);
+/* Word number n of an item as it is (NAME=VALUE), or NULL behind the last. */
+const char *casemate_item_word(const struct casemate *c, size_t item, size_t n);
+
+/* A command in a VM. argv ends with NULL; options (NULL: none) are the protocol's, such as
+ * "timeout=10s", "env=A=1", "stdin=yes", up to a NULL. */
+int casemate_exec(struct casemate *c, const char *vm, const char *const *argv,
+		  const char *const *options, unsigned long long *ret_exec);
+/* At most 65536 bytes, and no more in all than 262144 plus what stdin-credit granted. */
+int casemate_stdin(struct casemate *c, unsigned long long exec, const void *data, size_t len);
+/* Grants more of the window that the exec option window=N began with. */
+int casemate_credit(struct casemate *c, unsigned long long exec, size_t bytes);
+
+enum casemate_kind {
+	CASEMATE_STDOUT,	/* data, len */
+	CASEMATE_STDERR,
+	CASEMATE_STDIN_CREDIT,	/* len: so many bytes more of stdin may be sent */
+	CASEMATE_END,		/* of a command: end and so on */
+	CASEMATE_EVENT,		/* of the daemon, after the verb `events` */
+};
+
+enum casemate_end {
+	CASEMATE_EXIT,		/* code, or signal if that is not 0 */
+	CASEMATE_FAILED,	/* did not start: error (errno), text: step */
+	CASEMATE_LOST,		/* the VM is gone; text: why */
+};
+
+struct casemate_event {
+	enum casemate_kind kind;
+	unsigned long long exec;
+	const void *data;	/* good until the next call */
+	size_t len;
+	unsigned long long at;	/* offset of data in its stream, for attach */
+	enum casemate_end end;
+	int code, signal, error;
+	int timed_out, truncated;
+	const char *text;
+};
+
+/* Returns 1 with *ret set, 0 when timeout_ms (-1: none) is over, or -errno. Its values beyond
+ * those in *ret: casemate_event_value(). */
+int casemate_next(struct casemate *c, struct casemate_event *ret, int timeout_ms);
+const char *casemate_event_value(const struct casemate *c, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libcasemate; see casemate.h.
+ *
+ * Lines are read until the answer is there; others (signs ! of streams and events) are copied
+ * to a list, from which casemate_next() takes them first. A copy is one block: the struct, the
+ * pointers, the words, the chunk.
+ */
+#include "api/casemate.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "api/line.h"
+#include "api/path.h"
+#include "base/fd.h"
+
+#define API __attribute__((visibility("default")))
+#define READ_SIZE	16384u
+
+struct kept {
+	struct kept *next;
+	char tag[LINE_TAG_MAX + 1];	/* "": none */
+	size_t size, count, chunk_len;
+	const uint8_t *chunk;
+	char *words[];
+};
+
+struct casemate {
+	int fd;
+	struct line_reader reader;
+	char *text;			/* of the request */
+	struct kept *answer, *items, **items_end, *stream, **stream_end, *given;
+	size_t item_count, kept_bytes;
+	char code[LINE_TAG_MAX];
+	char message[512], hint[256];
+	uint64_t calls;
+	char tag[LINE_TAG_MAX + 1];	/* of the call under way */
+	bool broken;
+};
+
+static int answer_wait(struct casemate *c);
+
+static int broken(struct casemate *c, int error, const char *what)
+{
+	snprintf(c->message, sizeof(c->message), "%s%s%s", what, error ? ": " : "",
+		 error ? strerror(error) : "");
+	snprintf(c->hint, sizeof(c->hint), "casemate doctor looks for what is wrong");
+	c->broken = true;
+	return error ? -error : -EPROTO;
+}
+
+static void list_free(struct kept **list)
+{
+	while (*list) {
+		struct kept *k = *list;
+
+		*list = k->next;
+		free(k);
+	}
+}
+
+static void answer_drop(struct casemate *c)
+{
+	list_free(&c->answer);
+	list_free(&c->items);
+	c->items_end = &c->items;
+	c->item_count = 0;
+	c->code[0] = c->message[0] = c->hint[0] = '\0';
+}
+
+API int casemate_open(struct casemate **ret, const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct casemate *c = calloc(1, sizeof(*c));
+	struct err err = ERR_INIT;
+
+	*ret = c;
+	if (!c)
+		return -ENOMEM;
+	c->items_end = &c->items;
+	c->stream_end = &c->stream;
+	line_reader_init(&c->reader);
+	c->text = malloc(LINE_BYTES_MAX);
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (!c->text || c->fd < 0)
+		return broken(c, c->text ? errno : ENOMEM, "cannot make a socket");
+	if (api_socket_path(path, address.sun_path, sizeof(address.sun_path), &err) < 0)
+		return broken(c, ENAMETOOLONG, err.text);
+	if (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		char what[160];
+		int error = errno;
+
+		snprintf(what, sizeof(what), "cannot reach casemated at %.110s",
+			 address.sun_path);
+		return broken(c, error, what);
+	}
+	/* The greeting is an answer like others, or the refusal to serve us. */
+	return answer_wait(c);
+}
+
+API void casemate_close(struct casemate *c)
+{
+	if (!c)
+		return;
+	answer_drop(c);
+	list_free(&c->stream);
+	list_free(&c->given);
+	line_reader_done(&c->reader);
+	free(c->text);
+	fd_close(c->fd);
+	free(c);
+}
+
+API int casemate_fd(const struct casemate *c)
+{
+	return c->fd;
+}
+
+/* ---- Reading ---- */
+
+static struct kept *line_keep(struct casemate *c, const struct line *line)
+{
+	size_t size = sizeof(struct kept) + (line->count + 1) * sizeof(char *) +
+		      line->chunk_len;
+	struct kept *k;
+	/* A tag stands behind the sign. */
+	bool tagged = line->count > 1 && line->words[1][0] == '@';
+	char *at;
+
+	for (size_t i = 0; i < line->count; i++)
+		size += strlen(line->words[i]) + 1;
+	if (size > CASEMATE_KEPT_MAX - c->kept_bytes)
+		return NULL;
+	k = malloc(size);
+	if (!k)
+		return NULL;
+	*k = (struct kept){ .size = size, .chunk_len = line->chunk_len };
+	at = (char *)(k->words + line->count + 1);
+	for (size_t i = 0; i < line->count; i++) {
+		size_t n = strlen(line->words[i]) + 1;
+
+		if (i == 1 && tagged) {
+			snprintf(k->tag, sizeof(k->tag), "%s", line->words[1] + 1);
+			continue;
+		}
+		k->words[k->count++] = memcpy(at, line->words[i], n);
+		at += n;
+	}
+	k->words[k->count] = NULL;
+	k->chunk = (uint8_t *)at;
+	if (line->chunk_len > 0)
+		memcpy(at, line->chunk, line->chunk_len);
+	return k;
+}
+
+/* Waits for bytes. Returns 1, 0 when the time is over, or -errno. */
+static int receive(struct casemate *c, int timeout_ms)
+{
+	struct pollfd p = { c->fd, POLLIN, 0 };
+	uint8_t bytes[READ_SIZE];
+	ssize_t n;
+	int r = timeout_ms >= 0 ? poll(&p, 1, timeout_ms) : 1;
+
+	if (r == 0)
+		return 0;
+	if (r < 0)
+		return errno == EINTR ? 0 : broken(c, errno, "cannot wait for casemated");
+	do {
+		n = recv(c->fd, bytes, sizeof(bytes), 0);
+	} while (n < 0 && errno == EINTR);
+	if (n == 0)
+		return broken(c, ECONNRESET, "casemated closed the connection");
+	if (n < 0)
+		return broken(c, errno, "the connection to casemated was lost");
+	if (line_reader_give(&c->reader, bytes, (size_t)n) < 0)
+		return broken(c, ENOMEM, "no memory for what casemated says");
+	return 1;
+}
+
+/* The next line whatever it is. Returns 1, 0 or -errno. A line's sign is its first word: "+",
+ * "*", "!" or "-CODE"; a tag may follow it. */
+static int line_next(struct casemate *c, struct kept **ret, int timeout_ms)
+{
+	const struct line *line;
+
+	if (c->broken)
+		return -EPIPE;
+	for (;;) {
+		int r = line_reader_next(&c->reader, &line);
+
+		if (r < 0)
+			return broken(c, -r, "casemated does not speak the protocol");
+		if (r > 0) {
+			if (line->why || line->count == 0)
+				return broken(c, 0, "casemated does not speak the protocol");
+			*ret = line_keep(c, line);
+			return *ret ? 1 : broken(c, ENOBUFS, "casemated says more than is "
+						 "taken from it");
+		}
+		r = receive(c, timeout_ms);
+		if (r <= 0)
+			return r;
+	}
+}
+
+static const char *kept_value(const struct kept *k, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (size_t i = 1; k && i < k->count; i++) {
+		if (!strncmp(k->words[i], name, n) && k->words[i][n] == '=')
+			return k->words[i] + n + 1;
+	}
+	return NULL;
+}
+
+static int answer_take(struct casemate *c, struct kept *k)
+{
+	const char *hint = kept_value(k, "hint");
+
+	c->answer = k;
+	if (k->words[0][0] == '+')
+		return 0;
+	snprintf(c->code, sizeof(c->code), "%s", k->words[0] + 1);
+	snprintf(c->message, sizeof(c->message), "%s", k->count > 1 ? k->words[1] : "refused");
+	snprintf(c->hint, sizeof(c->hint), "%s", hint ? hint : "");
+	return CASEMATE_REFUSED;
+}
+
+static int answer_wait(struct casemate *c)
+{
+	for (;;) {
+		struct kept *k;
+		int r = line_next(c, &k, -1);
+
+		if (r == 0)
+			continue;
+		if (r < 0)
+			return r;
+		switch (k->words[0][0]) {
+		case '+':
+		case '-':
+			if (!strcmp(k->tag, c->tag) || (!k->tag[0] && k->words[0][0] == '-'))
+				return answer_take(c, k);
+			/* A refusal of stdin or credit: the end of what it was for says so. */
+			free(k);
+			break;
+		case '*':
+			*c->items_end = k;
+			c->items_end = &k->next;
+			c->item_count++;
+			break;
+		case '!':
+			c->kept_bytes += k->size;
+			*c->stream_end = k;
+			c->stream_end = &k->next;
+			break;
+		default:
+			free(k);
+			return broken(c, 0, "casemated does not speak the protocol");
+		}
+	}
+}
+
+/* ---- Asking ---- */
+
+/* tag: "" for what is answered only when it fails. */
+static int words_send(struct casemate *c, const char *tag, const char *const *words,
+		      size_t count, const void *chunk, size_t chunk_len)
+{
+	size_t len;
+	int r = 0;
+
+	if (c->broken)
+		return -EPIPE;
+	len = (size_t)snprintf(c->text, LINE_BYTES_MAX, "@%s", tag[0] ? tag : "unasked");
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = line_word_add(c->text, LINE_BYTES_MAX - 32, &len, words[i]);
+	if (r < 0) {
+		snprintf(c->code, sizeof(c->code), "TOOBIG");
+		snprintf(c->message, sizeof(c->message), "the request is longer than %u bytes",
+			 LINE_BYTES_MAX);
+		return CASEMATE_REFUSED;
+	}
+	if (chunk)
+		len += (size_t)snprintf(c->text + len, 32, " #%zu", chunk_len);
+	c->text[len++] = '\n';
+	for (int i = 0; i < (chunk ? 2 : 1); i++) {
+		const uint8_t *from = i ? chunk : (const uint8_t *)c->text;
+		size_t left = i ? chunk_len : len;
+
+		while (left > 0) {
+			ssize_t n = send(c->fd, from, left, MSG_NOSIGNAL);
+
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n < 0)
+				return broken(c, errno, "the connection to casemated was lost");
+			from += n;
+			left -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+API int casemate_call_words(struct casemate *c, const char *const *words, size_t count)
+{
+	int r;
+
+	answer_drop(c);
+	if (c->broken)
+		return broken(c, EPIPE, "the connection to casemated was lost");
+	snprintf(c->tag, sizeof(c->tag), "c%llu", (unsigned long long)++c->calls);
+	r = words_send(c, c->tag, words, count, NULL, 0);
+	return r ? r : answer_wait(c);
+}
+
+API int casemate_call(struct casemate *c, const char *word, ...)
+{
+	const char *words[64] = { word };
+	size_t count = 1;
+	va_list args;
+
+	va_start(args, word);
+	while (count < 64 && (words[count] = va_arg(args, const char *)))
+		count++;
+	va_end(args);
+	return casemate_call_words(c, words, count);
+}
+
+API const char *casemate_code(const struct casemate *c)
+{
+	return c->code;
+}
+
+API const char *casemate_message(const struct casemate *c)
+{
+	return c->message;
+}
+
+API const char *casemate_hint(const struct casemate *c)
+{
+	return c->hint;
+}
+
+API const char *casemate_value(const struct casemate *c, const char *name)
+{
+	return kept_value(c->answer, name);
+}
+
+API const void *casemate_chunk(const struct casemate *c, size_t *ret_len)
+{
+	*ret_len = c->answer ? c->answer->chunk_len : 0;
+	return c->answer ? c->answer->chunk : NULL;
+}
+
+API size_t casemate_items(const struct casemate *c)
+{
+	return c->item_count;
+}
+
+static const struct kept *item_find(const struct casemate *c, size_t item)
+{
+	const struct kept *k = c->items;
+
+	while (k && item-- > 0)
+		k = k->next;
+	return k;
+}
+
+API const char *casemate_item_value(const struct casemate *c, size_t item, const char *name)
+{
+	return kept_value(item_find(c, item), name);
+}
+
+API const char *casemate_item_word(const struct casemate *c, size_t item, size_t n)
+{
+	const struct kept *k = item_find(c, item);
+
+	return k && n + 1 < k->count ? k->words[n + 1] : NULL;
+}
+
+/* ---- Commands ---- */
+
+static size_t words_count(const char *const *words)
+{
+	size_t n = 0;
+
+	while (words && words[n])
+		n++;
+	return n;
+}
+
+API int casemate_exec(struct casemate *c, const char *vm, const char *const *argv,
+		      const char *const *options, unsigned long long *ret_exec)
+{
+	size_t argc = words_count(argv), optc = words_count(options), count = 0;
+	const char **words = calloc(argc + optc + 3, sizeof(*words));
+	const char *id;
+	int r;
+
+	if (!words)
+		return -ENOMEM;
+	words[count++] = "exec";
+	words[count++] = vm;
+	for (size_t i = 0; i < optc; i++)
+		words[count++] = options[i];
+	words[count++] = "--";
+	for (size_t i = 0; i < argc; i++)
+		words[count++] = argv[i];
+	r = casemate_call_words(c, words, count);
+	free(words);
+	id = r == 0 ? casemate_value(c, "exec") : NULL;
+	if (id)
+		*ret_exec = strtoull(id, NULL, 10);
+	return r;
+}
+
+API int casemate_stdin(struct casemate *c, unsigned long long exec, const void *data,
+		       size_t len)
+{
+	char id[24];
+	const char *words[] = { "stdin", id };
+
+	if (len > LINE_CHUNK_MAX)
+		return -EMSGSIZE;
+	snprintf(id, sizeof(id), "%llu", exec);
+	return words_send(c, "", words, 2, data ? data : "", len);
+}
+
+API int casemate_credit(struct casemate *c, unsigned long long exec, size_t bytes)
+{
+	char id[24], text[24];
+	const char *words[] = { "credit", id, text };
+
+	snprintf(id, sizeof(id), "%llu", exec);
+	snprintf(text, sizeof(text), "%zu", bytes);
+	return words_send(c, "", words, 3, NULL, 0);
+}
+
+static int value_int(const struct kept *k, const char *name)
+{
+	const char *text = kept_value(k, name);
+
+	return text ? atoi(text) : 0;
+}
+
+static void end_read(const struct kept *k, const char *what, struct casemate_event *e)
+{
+	e->kind = CASEMATE_END;
+	e->end = !strcmp(what, "exit") ? CASEMATE_EXIT :
+		 !strcmp(what, "failed") ? CASEMATE_FAILED : CASEMATE_LOST;
+	e->code = value_int(k, "code");
+	e->signal = value_int(k, "signal");
+	e->error = value_int(k, "errno");
+	e->timed_out = kept_value(k, "timeout") != NULL;
+	e->truncated = kept_value(k, "truncated") != NULL;
+	e->text = kept_value(k, e->end == CASEMATE_FAILED ? "step" : "reason");
+	if (!e->text)
+		e->text = "";
+}
+
+static int event_read(struct casemate *c, const struct kept *k, struct casemate_event *e)
+{
+	const char *id = kept_value(k, "exec"), *at = kept_value(k, "at");
+	const char *what = k->count > 2 ? k->words[2] : "";
+
+	*e = (struct casemate_event){ .kind = CASEMATE_EVENT, .data = k->chunk,
+				      .len = k->chunk_len, .text = what };
+	if (!id)
+		return kept_value(k, "event") ? 1 :
+			broken(c, 0, "casemated does not speak the protocol");
+	e->exec = strtoull(id, NULL, 10);
+	e->at = at ? strtoull(at, NULL, 10) : 0;
+	if (!strcmp(what, "stdout"))
+		e->kind = CASEMATE_STDOUT;
+	else if (!strcmp(what, "stderr"))
+		e->kind = CASEMATE_STDERR;
+	else if (!strcmp(what, "stdin-credit")) {
+		e->kind = CASEMATE_STDIN_CREDIT;
+		e->len = (size_t)value_int(k, "bytes");
+	} else {
+		end_read(k, what, e);
+	}
+	return 1;
+}
+
+API int casemate_next(struct casemate *c, struct casemate_event *ret, int timeout_ms)
+{
+	struct kept *k = c->stream;
+
+	list_free(&c->given);
+	if (k) {
+		c->stream = k->next;
+		if (!c->stream)
+			c->stream_end = &c->stream;
+		c->kept_bytes -= k->size;
+		k->next = NULL;
+	} else {
+		int r = line_next(c, &k, timeout_ms);
+
+		if (r <= 0)
+			return r;
+	}
+	c->given = k;
+	/* A refusal of stdin or credit: the end of what it was for says so. */
+	if (k->words[0][0] == '-')
+		return casemate_next(c, ret, timeout_ms);
+	if (k->words[0][0] != '!')
+		return broken(c, 0, "casemated does not speak the protocol");
+	return event_read(c, k, ret);
+}
+
+API const char *casemate_event_value(const struct casemate *c, const char *name)
+{
+	return kept_value(c->given, name);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine as a whole: limits, events, counters, its start and its end; see pool.h. */
+#include "pool/pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+
+#define MS	UINT64_C(1000000)
+
+const uint64_t pool_bucket_ns[POOL_BUCKETS] = {
+	MS / 2, MS, 2 * MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 1000 * MS,
+	5000 * MS, 30000 * MS,
+};
+
+/* ---- Processes ---- */
+
+/* All that are ours to wait for; their VMs hear of it by pidfd. */
+static void on_children(struct watch *watch, uint32_t events)
+{
+	struct signalfd_siginfo info;
+
+	while (read(watch->fd, &info, sizeof(info)) == sizeof(info))
+		;
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
+static void on_ended_timer(struct timer *timer)
+{
+	struct pool *pool = list_entry(timer, struct pool, ended_timer);
+	uint64_t now = time_monotonic_ns();
+	struct exec *exec;
+
+	list_for_each(exec, &pool->ended, struct exec, link) {
+		if (now >= exec->ended_ns + POOL_ENDED_NS)
+			exec_forget(exec);
+	}
+	if (!list_empty(&pool->ended))
+		timer_set(pool->loop, timer, now + NS_PER_SEC);
+}
+
+static int children_watch(struct pool *pool, struct err *err)
+{
+	sigset_t set;
+	int r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	pool->children_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (pool->children_fd < 0)
+		return err_set_errno(err, errno, "cannot wait for processes");
+	watch_init(&pool->children, on_children);
+	r = watch_add(pool->loop, &pool->children, pool->children_fd, EPOLLIN);
+	return r < 0 ? err_set_errno(err, r, "cannot wait for processes") : 0;
+}
+
+int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
+	      const char *state_dir, struct err *err)
+{
+	*pool = (struct pool){ .loop = loop, .limits = *limits, .state_dir = state_dir,
+			       .self = getuid(), .children_fd = -1 };
+	list_init(&pool->vms);
+	list_init(&pool->ended);
+	list_init(&pool->templates);
+	list_init(&pool->observers);
+	timer_init(&pool->ended_timer, on_ended_timer);
+	/* Forked VMs whose VMM is gone become our children. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	return children_watch(pool, err);
+}
+
+bool pool_empty(const struct pool *pool)
+{
+	return list_empty(&pool->vms);
+}
+
+void pool_done(struct pool *pool)
+{
+	struct exec *exec;
+
+	list_for_each(exec, &pool->ended, struct exec, link)
+		exec_free(exec);
+	timer_set(pool->loop, &pool->ended_timer, 0);
+	watch_remove(pool->loop, &pool->children);
+	pool->children_fd = fd_close(pool->children_fd);
+}
+
+void pool_drain(struct pool *pool)
+{
+	struct template *t;
+
+	pool->draining = true;
+	list_for_each(t, &pool->templates, struct template, link)
+		template_remove(t);
+}
+
+void pool_kill_all(struct pool *pool, const char *cause, const char *reason)
+{
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link)
+		vm_kill(vm, cause, NULL, "%s", reason);
+}
+
+void pool_unbind(struct pool *pool, const void *bound)
+{
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		if (vm->bound == bound) {
+			vm->bound = NULL;
+			vm_kill(vm, "unbound", NULL, "the connection it was bound to is gone");
+		}
+	}
+}
+
+uint32_t pool_leased(const struct pool *pool)
+{
+	uint32_t count = 0;
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link)
+		count += vm->role == VM_LEASED;
+	return count;
+}
+
+/* ---- Limits ---- */
+
+static int owner_admit(struct pool *pool, uid_t owner, uint64_t memory, uint32_t count,
+		       struct err *err)
+{
+	const struct pool_limits *l = &pool->limits;
+	uint64_t vms = 0, bytes = 0, more;
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		if (vm->owner == owner && vm->role == VM_LEASED) {
+			vms++;
+			bytes += vm->memory;
+		}
+	}
+	if (l->owner_vms && vms + count > l->owner_vms)
+		return err_set(err, EDQUOT, "your limit is %u VMs, and you have %" PRIu64,
+			       l->owner_vms, vms);
+	if (l->owner_memory && (__builtin_mul_overflow(memory, count, &more) ||
+				__builtin_add_overflow(more, bytes, &more) ||
+				more > l->owner_memory))
+		return err_set(err, EDQUOT, "your limit is %" PRIu64 " MiB of memory, and your "
+			       "VMs have %" PRIu64, l->owner_memory >> 20, bytes >> 20);
+	return 0;
+}
+
+int pool_vm_admit(struct pool *pool, const struct vm_options *o, uint64_t memory,
+		  uint32_t count, bool fresh, struct err *err)
+{
+	const struct pool_limits *l = &pool->limits;
+	uint64_t more;
+
+	if (pool->draining)
+		return err_set(err, ESHUTDOWN, "the daemon is stopping");
+	if (fresh && l->total_vms && pool->vm_count + count > l->total_vms)
+		return err_set(err, EDQUOT, "the daemon's limit is %u VMs", l->total_vms);
+	if (fresh && l->total_memory && o->role != VM_HELD &&
+	    (__builtin_mul_overflow(memory, count, &more) ||
+	     __builtin_add_overflow(more, pool->vm_memory, &more) || more > l->total_memory))
+		return err_set(err, EDQUOT, "the daemon's limit is %" PRIu64 " MiB of memory "
+			       "for all VMs, of which %" PRIu64 " are taken",
+			       l->total_memory >> 20, pool->vm_memory >> 20);
+	return o->role == VM_LEASED ? owner_admit(pool, o->owner, memory, count, err) : 0;
+}
+
+int pool_exec_admit(struct pool *pool, uid_t owner, struct err *err)
+{
+	uint64_t count = 0;
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		if (vm->owner == owner)
+			count += vm->exec_count;
+	}
+	if (pool->limits.owner_execs && count >= pool->limits.owner_execs)
+		return err_set(err, EDQUOT, "your limit is %u commands at once",
+			       pool->limits.owner_execs);
+	return 0;
+}
+
+/* ---- Events ---- */
+
+void pool_event(struct pool *pool, const char *type, const struct vm *vm, const char *format,
+		...)
+{
+	struct pool_event *e = &pool->events[pool->event_seq % POOL_EVENTS];
+	struct pool_observer *o;
+	va_list args;
+
+	*e = (struct pool_event){ .seq = ++pool->event_seq, .type = type,
+				  .realtime_ns = time_ns(CLOCK_REALTIME),
+				  .owner = vm ? vm->owner : pool->self };
+	if (vm)
+		strcpy(e->vm, vm->name);
+	va_start(args, format);
+	vsnprintf(e->text, sizeof(e->text), format, args);
+	va_end(args);
+	list_for_each(o, &pool->observers, struct pool_observer, link)
+		o->event(o, e);
+}
+
+/* ---- Metrics ---- */
+
+void pool_histogram_add(struct pool_histogram *h, uint64_t ns)
+{
+	unsigned int i = 0;
+
+	while (i < POOL_BUCKETS && ns > pool_bucket_ns[i])
+		i++;
+	h->count[i]++;
+	h->total++;
+	h->sum_ns += ns;
+}
+
+static void metric(FILE *to, const char *name, const char *type, const char *help,
+		   uint64_t value)
+{
+	fprintf(to, "# HELP casemate_%s %s\n# TYPE casemate_%s %s\ncasemate_%s %" PRIu64 "\n",
+		name, help, name, type, name, value);
+}
+
+static void metric_histogram(FILE *to, const char *name, const char *help,
+			     const struct pool_histogram *h)
+{
+	uint64_t below = 0;
+
+	fprintf(to, "# HELP casemate_%s %s\n# TYPE casemate_%s histogram\n", name, help, name);
+	for (unsigned int i = 0; i < POOL_BUCKETS; i++) {
+		below += h->count[i];
+		fprintf(to, "casemate_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
+			(double)pool_bucket_ns[i] / 1e9, below);
+	}
+	fprintf(to, "casemate_%s_bucket{le=\"+Inf\"} %" PRIu64 "\ncasemate_%s_sum %.9f\n"
+		"casemate_%s_count %" PRIu64 "\n", name, h->total, name,
+		(double)h->sum_ns / 1e9, name, h->total);
+}
+
+static void metrics_write(struct pool *pool, FILE *to)
+{
+	const struct pool_stats *s = &pool->stats;
+	uint64_t states[3] = { 0 }, roles[3] = { 0 }, execs = 0;
+	struct template *t;
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		states[vm->state]++;
+		roles[vm->role]++;
+		execs += vm->exec_count;
+	}
+	metric(to, "vms_starting", "gauge", "VMs that are starting", states[VM_STARTING]);
+	metric(to, "vms_ready", "gauge", "VMs that take commands", states[VM_READY]);
+	metric(to, "vms_leased", "gauge", "VMs that are somebody's", roles[VM_LEASED]);
+	metric(to, "vms_warm", "gauge", "VMs that wait in pools", roles[VM_WARM]);
+	metric(to, "vm_memory_bytes", "gauge", "guest memory of all VMs", pool->vm_memory);
+	metric(to, "execs_running", "gauge", "commands that run", execs);
+	metric(to, "vms_created_total", "counter", "VMs started", s->vms_created);
+	metric(to, "vms_ended_total", "counter", "VMs ended", s->vms_ended);
+	metric(to, "vms_failed_total", "counter", "VMs that never got ready", s->vms_failed);
+	metric(to, "execs_total", "counter", "commands begun", s->execs);
+	metric(to, "execs_ended_total", "counter", "commands ended", s->execs_ended);
+	metric(to, "forks_total", "counter", "VMs made by fork", s->forks);
+	metric(to, "snapshots_total", "counter", "snapshots saved", s->snapshots);
+	metric(to, "leases_total", "counter", "VMs asked of templates", s->leases);
+	metric(to, "lease_hits_total", "counter", "of which one was ready", s->lease_hits);
+	metric(to, "events_total", "counter", "events", pool->event_seq);
+	metric_histogram(to, "vm_start_seconds", "from request to ready", &s->create);
+	metric_histogram(to, "exec_start_seconds", "from request to running", &s->exec_start);
+	fprintf(to, "# HELP casemate_template_ready ready VMs of a template\n"
+		"# TYPE casemate_template_ready gauge\n");
+	list_for_each(t, &pool->templates, struct template, link)
+		fprintf(to, "casemate_template_ready{template=\"%s\"} %u\n", t->name, t->ready);
+}
+
+char *pool_metrics(struct pool *pool, size_t *ret_len)
+{
+	char *text = NULL;
+	FILE *to = open_memstream(&text, ret_len);
+
+	if (!to)
+		return NULL;
+	metrics_write(pool, to);
+	if (fclose(to) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

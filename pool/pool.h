@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine of the host daemon: VMs, the commands in them, templates and their ready VMs,
+ * limits, events and counters. It knows nothing of clients or of the line protocol.
+ *
+ * One thread owns all of it and serves the loop (evloop.h); nothing here blocks but opening
+ * files and starting processes. Each VM is one casemate-vmm process, spoken to over its socket
+ * with the frames of abi/channel.h, and known by a pidfd: a bare PID is never signalled.
+ *
+ * A VM's states, each reached once:
+ *
+ *   STARTING  the process was started or forked; waits for VM_BOOTED
+ *   READY     takes commands
+ *   ENDING    the process was killed or said VM_END; waits for its end, then it is freed
+ *
+ * and its roles: HELD (a template's zygote, never runs), WARM (ready and nobody's yet), LEASED
+ * (somebody's, and nobody else's ever after).
+ *
+ * What takes time is told by callbacks: struct waiter, at the end of the request, exactly
+ * once. Names and owners: a VM belongs to the uid that asked for it.
+ */
+#ifndef CASEMATE_POOL_POOL_H
+#define CASEMATE_POOL_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/frame.h"
+#include "base/list.h"
+#include "pool/evloop.h"
+#include "pool/spawn.h"
+
+#define POOL_NAME_MAX		63u	/* of VMs, templates */
+#define POOL_LABEL_MAX		127u
+#define POOL_REASON_MAX		ERR_TEXT_MAX
+#define POOL_EVENTS		512u	/* kept for late readers */
+#define POOL_VM_EXECS		60u	/* at once; initd takes 64 */
+#define POOL_ENDED_EXECS	256u	/* that can still be asked about */
+#define POOL_ENDED_NS		(30 * NS_PER_SEC)
+#define POOL_TEMPLATES		64u
+#define POOL_VM_REQUESTS	64u	/* snapshots and forks that wait for one VM */
+#define EXEC_RING		(2 * CM_CREDIT_INITIAL)	/* bytes kept of a stream */
+#define EXEC_REPLAY		CM_CREDIT_INITIAL	/* of them, behind the reader */
+
+struct pool;
+struct template;
+
+/* Told once. err is NULL when it went well; `what` is the waiter's subject: see the request. */
+struct waiter {
+	struct list link;
+	void (*done)(struct waiter *waiter, void *what, const struct err *err);
+};
+
+struct pool_limits {
+	uint32_t owner_vms, owner_execs, total_vms;	/* 0: none */
+	uint64_t owner_memory, total_memory;		/* bytes of guest RAM */
+};
+
+/* ---- Commands ---- */
+
+enum exec_state {
+	EXEC_QUEUED,		/* the frame is not sent yet */
+	EXEC_SENT,
+	EXEC_STARTED,
+	EXEC_ENDED,		/* `end` says how */
+};
+
+enum exec_end {
+	EXEC_END_NONE,
+	EXEC_END_EXIT,		/* status is the guest's wait status */
+	EXEC_END_FAILED,	/* it did not start: error, step */
+	EXEC_END_LOST,		/* the VM is gone, or no longer answers: reason */
+};
+
+struct exec_stream {
+	uint8_t *ring;		/* EXEC_RING bytes, made with the first one */
+	uint64_t end;		/* bytes that came and were kept */
+	uint64_t sent;		/* the reader's place */
+	uint64_t acked;		/* the furthest the reader has been */
+	uint32_t credit;	/* the guest may still send that many */
+	uint32_t owed;		/* taken from the guest's credit and not yet granted again */
+	bool eof;
+};
+
+struct exec_reader {
+	void (*ready)(struct exec_reader *reader);	/* more bytes, or the end */
+};
+
+struct exec {
+	struct list link;	/* of its VM, or of pool->ended */
+	struct pool *pool;
+	struct vm *vm;		/* NULL once it has ended */
+	char vm_name[POOL_NAME_MAX + 1];
+	uint64_t id;		/* never used again */
+	uint32_t channel_id;
+	uid_t owner;
+	enum exec_state state;
+	char command[64];	/* for listings */
+	uint32_t pid;		/* in the guest */
+	bool tty, has_stdin, early;	/* early: of a snapshot, RUNNING has not come yet */
+	uint8_t *frame;		/* EXEC, while queued */
+	size_t frame_len;
+
+	struct exec_stream out[2];	/* stdout, stderr */
+	uint64_t limit, total;	/* bytes of both streams; limit 0: none */
+	bool truncated;
+	struct buf in;		/* what waits for the guest's credit */
+	uint32_t in_credit;
+	uint32_t in_freed;	/* bytes that left `in` since the reader was told */
+	bool in_eof, in_eof_sent;
+	struct exec_reader *reader;	/* one at a time */
+
+	enum exec_end end;
+	uint32_t status, error, step;
+	struct cm_exit usage;
+	bool timed_out;
+	char reason[POOL_REASON_MAX];
+	struct timer deadline;
+	struct list waiters;	/* what: the exec */
+	uint64_t ended_ns, began_ns;
+};
+
+struct exec_options {
+	const char *const *argv;
+	uint32_t argc;
+	const char *const *env;
+	uint32_t envc;
+	const char *cwd;
+	uint32_t uid, gid;
+	bool tty, has_stdin;
+	uint16_t rows, columns;
+	uint64_t timeout_ns, limit;
+};
+
+/* Queues a command. Returns 0 with *ret_exec, or -errno with err set. */
+int exec_new(struct vm *vm, const struct exec_options *options, struct exec **ret_exec,
+	     struct err *err);
+struct exec *pool_exec_find(struct pool *pool, uint64_t id);
+
+/* The next bytes of a stream that lie together, from its reader's place on. */
+const uint8_t *exec_front(const struct exec *exec, int stream, size_t *ret_len);
+void exec_consume(struct exec *exec, int stream, size_t len);
+/* Moves the reader to an offset, or as near as is kept. */
+void exec_rewind(struct exec *exec, int stream, uint64_t offset);
+/* Whether all was read and there is an end to tell. */
+bool exec_finished(const struct exec *exec);
+
+/* -ENOBUFS: more than there is room for, and nothing taken; -EPIPE: no stdin any more. */
+int exec_stdin(struct exec *exec, const uint8_t *data, size_t len);
+int exec_stdin_close(struct exec *exec);
+int exec_signal(struct exec *exec, uint32_t number, struct err *err);
+int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err);
+/* Forgets an ended command before its time. */
+void exec_forget(struct exec *exec);
+
+/* ---- For vm.c ---- */
+
+/* Moves what is due into the VM's queue. */
+void exec_pump(struct exec *exec);
+/* A frame with an id. Returns NULL or why the guest is wrong. */
+const char *exec_frame(struct vm *vm, const struct frame *frame);
+/* The VM is going: its commands are lost. */
+void exec_lost(struct exec *exec, const char *reason);
+void exec_free(struct exec *exec);
+
+/* ---- VMs ---- */
+
+enum vm_state { VM_STARTING, VM_READY, VM_ENDING };
+enum vm_role { VM_HELD, VM_WARM, VM_LEASED };
+
+struct vm_request {		/* VM_SAVE or VM_FORK, queued */
+	struct list link;
+	bool fork, sent;
+	int fds[CM_VM_FORK_MAX];
+	unsigned int count;
+	struct vm *children[CM_VM_FORK_MAX];
+	struct waiter *waiter;	/* of a save; what: the request. Or NULL */
+	struct cm_vm_saved saved;
+};
+
+struct vm {
+	struct list link;		/* of pool->vms */
+	struct pool *pool;
+	char name[POOL_NAME_MAX + 1];
+	char label[POOL_LABEL_MAX + 1];
+	uint64_t number;
+	uid_t owner;
+	enum vm_state state;
+	enum vm_role role;
+	struct template *template;	/* it was made from, or NULL */
+	struct vm_request *birth;	/* the fork that makes it, while that is under way */
+	bool restored;			/* the guest has a past */
+	bool booted;			/* VM_BOOTED came */
+	uint64_t memory;
+	pid_t pid;			/* 0: not known yet */
+	int pidfd, socket;
+	bool recorded;			/* in the state directory */
+	const void *bound;		/* ends with this (a client), or NULL */
+
+	struct watch channel, process;
+	struct buf to_vmm;
+	struct frame_decoder decoder;
+	struct list execs;
+	uint32_t exec_count, channel_ids;
+	struct list requests;
+
+	uint64_t created_ns, idle_since_ns;
+	uint64_t ttl_at_ns, idle_ns;	/* 0: none */
+	struct timer timer;		/* boot, TTL, idle; or the wait for the end */
+	struct deferred pump, reap;
+	struct list waiters;		/* for READY; what: the vm */
+	struct list end_waiters;	/* for its end; what: NULL */
+	char reason[POOL_REASON_MAX];	/* why it ended */
+	const char *cause;		/* static, one word */
+};
+
+struct vm_options {
+	const char *name;		/* NULL: a number */
+	const char *label;
+	uid_t owner;
+	enum vm_role role;
+	struct template *template;
+	const char *image;		/* path, NULL: the default */
+	uint64_t memory;
+	uint64_t ttl_ns, idle_ns;
+	uint64_t boot_ns;		/* how long booting may take; 0: the default */
+};
+
+/* Starts one, from its template or cold. Returns 0 with *ret_vm, or -errno with err set. */
+int vm_new(struct pool *pool, const struct vm_options *options, struct vm **ret_vm,
+	   struct err *err);
+/* `waiter` is told when the VM is READY; at once if it is. */
+void vm_wait_ready(struct vm *vm, struct waiter *waiter);
+/* Ends it; all its commands are lost. cause: static, one word. waiter may be NULL. */
+void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* Writes a snapshot to fd, which is taken. what: the request. */
+int vm_save(struct vm *vm, int fd, struct waiter *waiter, struct err *err);
+/* Makes `count` children after the options (name: NULL), which are STARTING; if they come to
+ * nothing, those who wait for them are told. count: up to CM_VM_FORK_MAX. */
+int vm_fork(struct vm *vm, const struct vm_options *options, unsigned int count,
+	    struct vm **ret_children, struct err *err);
+/* A WARM one becomes somebody's. */
+int vm_lease(struct vm *vm, const struct vm_options *options, struct err *err);
+/* Queues a frame for the VMM. Returns 0 or -ENOBUFS. */
+int vm_send(struct vm *vm, uint16_t type, uint16_t flags, uint32_t id, const void *payload,
+	    size_t len);
+/* Has vm->execs pumped at the end of this turn of the loop. */
+void vm_pump_later(struct vm *vm);
+/* After a command began or ended: when the VM is idle next. */
+void vm_timer_update(struct vm *vm);
+struct vm *pool_vm_find(struct pool *pool, const char *name);
+int pool_name_check(const char *name, const char *what, struct err *err);
+
+/* ---- Templates ---- */
+
+struct template {
+	struct list link;
+	struct pool *pool;
+	char name[POOL_NAME_MAX + 1];
+	char path[PATH_MAX];
+	int fds[SPAWN_SNAPSHOTS];
+	unsigned int fd_count;
+	int image_fd;
+	char image_path[PATH_MAX];
+	uint64_t memory;
+	bool hold;
+	struct vm *zygote;
+	uint32_t target, max;		/* ready VMs wanted; ready and starting at most */
+	uint32_t ready, starting;
+	uint32_t waiting;		/* leases that wait for a VM: refilling waits for them */
+	uint64_t leases, hits;
+	uint32_t failures;		/* in a row */
+	char trouble[POOL_REASON_MAX];	/* the last one's reason */
+	struct timer retry;
+	struct deferred refill;
+	bool removed;			/* freed with its last VM */
+	uint32_t users;			/* VMs that point here */
+};
+
+/* Opens and checks the snapshot. replace: one of this name rolls over to the new file. */
+int template_add(struct pool *pool, const char *name, const char *path, const char *image,
+		 bool hold, bool replace, struct template **ret, struct err *err);
+/* One that is in no list, for one VM; template_put() once that is made or not. */
+int template_once(struct pool *pool, const char *path, const char *image,
+		  struct template **ret, struct err *err);
+void template_remove(struct template *template);
+struct template *pool_template_find(struct pool *pool, const char *name);
+int template_pool_set(struct template *template, uint32_t target, uint32_t max,
+		      struct err *err);
+/* A VM of the template for options->owner: a ready one at once, otherwise a new one, unless
+ * only a ready one will do (-EBUSY). waiter's what: the vm. Either it is told (perhaps before
+ * this returns 0), or -errno. *ret_vm: that may be STARTING still. */
+int template_lease(struct template *template, const struct vm_options *options,
+		   bool only_ready, struct waiter *waiter, struct vm **ret_vm,
+		   struct err *err);
+/* A VM of it changed its state or is gone. */
+void template_vm_changed(struct template *template);
+void template_vm_failed(struct template *template, const char *reason);
+void template_put(struct template *template);
+
+/* ---- The whole ---- */
+
+struct pool_event {
+	uint64_t seq;
+	uint64_t realtime_ns;
+	const char *type;		/* static */
+	uid_t owner;
+	char vm[POOL_NAME_MAX + 1];
+	char text[POOL_REASON_MAX];
+};
+
+struct pool_observer {
+	struct list link;
+	void (*event)(struct pool_observer *observer, const struct pool_event *event);
+};
+
+#define POOL_BUCKETS	12u
+struct pool_histogram {
+	uint64_t count[POOL_BUCKETS + 1];	/* last: above all */
+	uint64_t total, sum_ns;
+};
+extern const uint64_t pool_bucket_ns[POOL_BUCKETS];
+void pool_histogram_add(struct pool_histogram *histogram, uint64_t ns);
+
+struct pool_stats {
+	uint64_t vms_created, vms_ended, vms_failed, execs, execs_ended, forks, snapshots,
+		 leases, lease_hits;
+	struct pool_histogram create, exec_start;
+};
+
+struct pool {
+	struct evloop *loop;
+	struct spawn_programs programs;
+	struct pool_limits limits;
+	const char *state_dir;		/* NULL: nothing is recorded */
+	uid_t self;
+	struct list vms, ended, templates, observers;
+	uint32_t vm_count, ended_count, template_count;
+	uint64_t vm_memory;		/* guest RAM of all but held ones */
+	uint64_t vm_numbers, exec_ids;
+	bool draining;
+	struct pool_event events[POOL_EVENTS];
+	uint64_t event_seq;
+	struct pool_stats stats;
+	struct watch children;		/* SIGCHLD */
+	int children_fd;
+	struct timer ended_timer;
+};
+
+/* SIGCHLD must be blocked. Returns 0 or -errno with err set. */
+int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
+	      const char *state_dir, struct err *err);
+/* After all VMs are gone (pool_empty). */
+void pool_done(struct pool *pool);
+bool pool_empty(const struct pool *pool);
+/* No new VMs; those that nobody has leased end. */
+void pool_drain(struct pool *pool);
+void pool_kill_all(struct pool *pool, const char *cause, const char *reason);
+void pool_unbind(struct pool *pool, const void *bound);
+uint32_t pool_leased(const struct pool *pool);
+
+void pool_event(struct pool *pool, const char *type, const struct vm *vm, const char *format,
+		...) __attribute__((format(printf, 4, 5)));
+
+/* Whether `count` more VMs, or a command, may be had. fresh: they do not exist yet, so that
+ * totals grow too. Returns 0, -EDQUOT or -ESHUTDOWN with err set. */
+int pool_vm_admit(struct pool *pool, const struct vm_options *options, uint64_t memory,
+		  uint32_t count, bool fresh, struct err *err);
+int pool_exec_admit(struct pool *pool, uid_t owner, struct err *err);
+
+/* Prometheus text. Returns a malloc'd string, or NULL. */
+char *pool_metrics(struct pool *pool, size_t *ret_len);
+
+/* ---- state.c: the record of processes, for the next daemon ---- */
+
+/* Ends the processes that an earlier daemon left. Returns how many, or -errno. */
+int state_clean(const char *dir, struct err *err);
+int state_record(const char *dir, pid_t pid);
+void state_forget(const char *dir, pid_t pid);
+/* Field 22 of /proc/PID/stat, and the parent. Returns 0 or -errno. */
+int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent);
+
+#endif

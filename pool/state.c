@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state directory: a file PID for each VMM, holding the process's start time, from which
+ * the next daemon knows what an earlier one left behind. VMMs end with their daemon (their
+ * socket ends, and those it started itself have PDEATHSIG); this is for one that hangs.
+ * A PID alone proves nothing: it is only signalled through a pidfd that was opened before its
+ * start time was compared.
+ */
+#include "pool/pool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+#define END_MS	5000
+
+int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent)
+{
+	char path[64], text[1024], *at;
+	FD_CLEANUP int fd = -1;
+	ssize_t n;
+	int parent;
+	uint64_t start;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return -ESRCH;
+	text[n] = '\0';
+	/* The name may hold anything; what follows the last parenthesis is numbers. */
+	at = strrchr(text, ')');
+	if (!at || sscanf(at + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+			  "%*d %*d %*d %*d %*d %" SCNu64, &parent, &start) != 2)
+		return -EPROTO;
+	*ret_start = start;
+	*ret_parent = parent;
+	return 0;
+}
+
+static int directory_open(const char *dir)
+{
+	return open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+int state_record(const char *dir, pid_t pid)
+{
+	FD_CLEANUP int at = -1, fd = -1;
+	char name[32], text[32];
+	uint64_t start;
+	pid_t parent;
+	int r, n;
+
+	if (!dir)
+		return 0;
+	r = state_process(pid, &start, &parent);
+	if (r < 0)
+		return r;
+	at = directory_open(dir);
+	snprintf(name, sizeof(name), "%d", (int)pid);
+	fd = at < 0 ? -1 : openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	n = snprintf(text, sizeof(text), "%" PRIu64 "\n", start);
+	return fd_write_all(fd, text, (size_t)n);
+}
+
+void state_forget(const char *dir, pid_t pid)
+{
+	FD_CLEANUP int at = dir ? directory_open(dir) : -1;
+	char name[32];
+
+	snprintf(name, sizeof(name), "%d", (int)pid);
+	if (at >= 0)
+		unlinkat(at, name, 0);
+}
+
+/* Returns 1 when the recorded process was there and was killed, else 0. */
+static int leftover_kill(int dir, const char *name)
+{
+	FD_CLEANUP int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), pidfd = -1;
+	char text[32] = "", *end;
+	long pid = strtol(name, &end, 10);
+	uint64_t want, start;
+	struct pollfd p;
+	pid_t parent;
+
+	if (fd < 0 || *end || pid <= 1 || read(fd, text, sizeof(text) - 1) <= 0)
+		return 0;
+	want = strtoull(text, NULL, 10);
+	pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	if (pidfd < 0 || state_process((pid_t)pid, &start, &parent) < 0 || start != want)
+		return 0;
+	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) < 0)
+		return 0;
+	p = (struct pollfd){ pidfd, POLLIN, 0 };
+	poll(&p, 1, END_MS);
+	return 1;
+}
+
+int state_clean(const char *dir, struct err *err)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+	int count = 0;
+
+	if (!d)
+		return err_set_errno(err, errno, "cannot read the state directory %s", dir);
+	while ((entry = readdir(d))) {
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+			continue;
+		count += leftover_kill(dirfd(d), entry->d_name);
+		unlinkat(dirfd(d), entry->d_name, 0);
+	}
+	closedir(d);
+	return count;
+}

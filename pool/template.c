@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Templates: a snapshot that VMs are made from, and the ready ones kept of it.
+ *
+ * The snapshot's files stay open, so that a file replaced on disk changes nothing here; adding
+ * a template again with `replace` does (what is leased goes on, what is ready ends). A zygote
+ * (a held VMM) is forked for each VM; without one each VM is restored from the files.
+ *
+ * Refilling waits while a lease waits for a VM, makes at most REFILL_AT_ONCE at a time, and
+ * after a failure pauses for a while that doubles.
+ */
+#include "pool/pool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "pool/chain.h"
+
+#define REFILL_AT_ONCE	4u
+#define RETRY_FIRST_NS	(NS_PER_SEC / 2)
+#define RETRY_DOUBLES	6u
+
+static void refill_run(struct deferred *deferred);
+
+struct template *pool_template_find(struct pool *pool, const char *name)
+{
+	struct template *t;
+
+	list_for_each(t, &pool->templates, struct template, link) {
+		if (!strcmp(t->name, name))
+			return t;
+	}
+	return NULL;
+}
+
+static void on_retry(struct timer *timer)
+{
+	struct template *t = list_entry(timer, struct template, retry);
+
+	evloop_defer(t->pool->loop, &t->refill);
+}
+
+static void template_free(struct template *t)
+{
+	timer_set(t->pool->loop, &t->retry, 0);
+	deferred_cancel(&t->refill);
+	for (unsigned int i = 0; i < t->fd_count; i++)
+		fd_close(t->fds[i]);
+	fd_close(t->image_fd);
+	list_remove(&t->link);
+	free(t);
+}
+
+void template_put(struct template *t)
+{
+	t->users--;
+	if (t->removed && t->users == 0)
+		template_free(t);
+}
+
+static int image_take(struct template *t, const struct chain *chain, const char *image,
+		      struct err *err)
+{
+	const char *path = image ? image : chain->image;
+
+	t->image_fd = -1;
+	if (chain->image_size > 0 && !path[0])
+		return err_set(err, EINVAL, "the snapshot does not say where its root image "
+			       "is: name it with image=");
+	if (strlen(path) >= sizeof(t->image_path))
+		return err_set(err, ENAMETOOLONG, "the image's name is too long");
+	strcpy(t->image_path, path);
+	return path[0] ? spawn_image_open(path, &t->image_fd, err) : 0;
+}
+
+static struct template *template_make(struct pool *pool, const char *name, const char *path,
+				      const char *image, bool hold, struct err *err)
+{
+	static struct chain chain;
+	struct template *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t) {
+		err_set(err, ENOMEM, "no memory for a template");
+		return NULL;
+	}
+	r = chain_open(&chain, path, err);
+	if (r == 0)
+		r = image_take(t, &chain, image, err);
+	if (r < 0) {
+		chain_close(&chain);
+		free(t);
+		return NULL;
+	}
+	t->pool = pool;
+	t->hold = hold;
+	t->memory = chain.memory;
+	snprintf(t->name, sizeof(t->name), "%s", name);
+	snprintf(t->path, sizeof(t->path), "%s", path);
+	memcpy(t->fds, chain.fds, sizeof(t->fds));
+	t->fd_count = chain.count;
+	list_init(&t->link);
+	timer_init(&t->retry, on_retry);
+	deferred_init(&t->refill, refill_run);
+	return t;
+}
+
+_Static_assert(CHAIN_MAX == SPAWN_SNAPSHOTS, "files in a chain");
+
+static void zygote_start(struct template *t)
+{
+	struct vm_options o = { .role = VM_HELD, .owner = t->pool->self, .template = t };
+	struct err err = ERR_INIT;
+
+	if (!t->hold || t->zygote || t->removed)
+		return;
+	if (vm_new(t->pool, &o, &t->zygote, &err) < 0)
+		template_vm_failed(t, err.text);
+}
+
+int template_add(struct pool *pool, const char *name, const char *path, const char *image,
+		 bool hold, bool replace, struct template **ret, struct err *err)
+{
+	struct template *old = pool_template_find(pool, name), *t;
+	int r = pool_name_check(name, "template", err);
+
+	if (r < 0)
+		return r;
+	if (old && !replace)
+		return err_set(err, EEXIST, "there is a template %s already: replace=yes rolls "
+			       "it over", name);
+	if (!old && pool->template_count >= POOL_TEMPLATES)
+		return err_set(err, EDQUOT, "there are %u templates already", POOL_TEMPLATES);
+	if (pool->draining)
+		return err_set(err, ESHUTDOWN, "the daemon is stopping");
+	t = template_make(pool, name, path, image, hold, err);
+	if (!t)
+		return err->code;
+	if (old) {
+		t->target = old->target;
+		t->max = old->max;
+		template_remove(old);
+	}
+	list_add_tail(&pool->templates, &t->link);
+	pool->template_count++;
+	pool_event(pool, old ? "template-replaced" : "template-added", NULL, "%s", name);
+	zygote_start(t);
+	evloop_defer(pool->loop, &t->refill);
+	*ret = t;
+	return 0;
+}
+
+int template_once(struct pool *pool, const char *path, const char *image,
+		  struct template **ret, struct err *err)
+{
+	struct template *t = template_make(pool, "", path, image, false, err);
+
+	if (!t)
+		return err->code;
+	t->removed = true;
+	t->users = 1;
+	*ret = t;
+	return 0;
+}
+
+static bool is_unleased(const struct vm *vm, const struct template *t)
+{
+	return vm->template == t && vm->state != VM_ENDING && vm->role != VM_LEASED;
+}
+
+void template_remove(struct template *t)
+{
+	struct pool *pool = t->pool;
+	struct vm *vm;
+
+	t->removed = true;
+	list_remove(&t->link);
+	pool->template_count--;
+	timer_set(pool->loop, &t->retry, 0);
+	deferred_cancel(&t->refill);
+	pool_event(pool, "template-removed", NULL, "%s", t->name);
+	t->users++;
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		if (is_unleased(vm, t))
+			vm_kill(vm, "template", NULL, "its template %s is gone", t->name);
+	}
+	template_put(t);
+}
+
+int template_pool_set(struct template *t, uint32_t target, uint32_t max, struct err *err)
+{
+	if (max < target)
+		return err_set(err, EINVAL, "max is less than target");
+	t->target = target;
+	t->max = max;
+	t->failures = 0;
+	evloop_defer(t->pool->loop, &t->refill);
+	return 0;
+}
+
+/* ---- Counting, refilling ---- */
+
+static void recount(struct template *t)
+{
+	struct vm *vm;
+
+	t->ready = t->starting = t->waiting = 0;
+	list_for_each(vm, &t->pool->vms, struct vm, link) {
+		if (vm->template != t || vm->state == VM_ENDING)
+			continue;
+		if (vm->role == VM_WARM && vm->state == VM_READY)
+			t->ready++;
+		else if (vm->role == VM_WARM)
+			t->starting++;
+		else if (vm->role == VM_LEASED && vm->state == VM_STARTING)
+			t->waiting++;
+	}
+}
+
+static int vm_make(struct template *t, const struct vm_options *o, struct vm **ret,
+		   struct err *err)
+{
+	zygote_start(t);
+	return t->zygote ? vm_fork(t->zygote, o, 1, ret, err) : vm_new(t->pool, o, ret, err);
+}
+
+static void surplus_end(struct template *t)
+{
+	struct vm *vm;
+
+	list_for_each(vm, &t->pool->vms, struct vm, link) {
+		if (t->ready <= t->max)
+			return;
+		if (vm->template != t || vm->role != VM_WARM || vm->state != VM_READY)
+			continue;
+		vm_kill(vm, "pool", NULL, "the pool holds more than its maximum");
+		t->ready--;
+	}
+}
+
+static void refill_run(struct deferred *deferred)
+{
+	struct template *t = list_entry(deferred, struct template, refill);
+	struct vm_options o = { .role = VM_WARM, .owner = t->pool->self, .template = t };
+	struct err err = ERR_INIT;
+	struct vm *vm;
+
+	if (t->removed || t->pool->draining || t->retry.at_ns)
+		return;
+	zygote_start(t);
+	recount(t);
+	surplus_end(t);
+	while (t->waiting == 0 && t->starting < REFILL_AT_ONCE &&
+	       t->ready + t->starting < t->target) {
+		int r = t->retry.at_ns ? -EAGAIN : vm_make(t, &o, &vm, &err);
+
+		if (r < 0) {
+			if (r != -EAGAIN)
+				template_vm_failed(t, err.text);
+			return;
+		}
+		t->starting++;
+	}
+}
+
+void template_vm_changed(struct template *t)
+{
+	recount(t);
+	if (!t->removed)
+		evloop_defer(t->pool->loop, &t->refill);
+}
+
+void template_vm_failed(struct template *t, const char *reason)
+{
+	unsigned int doubles = t->failures < RETRY_DOUBLES ? t->failures : RETRY_DOUBLES;
+
+	snprintf(t->trouble, sizeof(t->trouble), "%s", reason);
+	t->failures++;
+	if (t->removed || t->pool->draining)
+		return;
+	if (t->failures == 1)
+		pool_event(t->pool, "template-trouble", NULL, "%s: %s", t->name, reason);
+	timer_set(t->pool->loop, &t->retry,
+		  time_monotonic_ns() + (RETRY_FIRST_NS << doubles));
+}
+
+/* ---- Leasing ---- */
+
+int template_lease(struct template *t, const struct vm_options *options, bool only_ready,
+		   struct waiter *waiter, struct vm **ret_vm, struct err *err)
+{
+	struct vm_options o = *options;
+	struct vm *vm, *ready = NULL;
+	int r;
+
+	o.template = t;
+	o.role = VM_LEASED;
+	t->leases++;
+	t->pool->stats.leases++;
+	list_for_each(vm, &t->pool->vms, struct vm, link) {
+		if (vm->template == t && vm->role == VM_WARM && vm->state == VM_READY) {
+			ready = vm;
+			break;
+		}
+	}
+	if (ready) {
+		r = vm_lease(ready, &o, err);
+		if (r < 0)
+			return r;
+		t->hits++;
+		t->pool->stats.lease_hits++;
+		pool_event(t->pool, "vm-leased", ready, "from %s", t->name);
+		template_vm_changed(t);
+		*ret_vm = ready;
+		waiter->done(waiter, ready, NULL);
+		return 0;
+	}
+	if (only_ready)
+		return err_set(err, EBUSY, "no VM of %s is ready", t->name);
+	if (t->failures > 0 && t->hold && !t->zygote)
+		return err_set(err, EIO, "the template %s does not start: %s", t->name,
+			       t->trouble);
+	r = vm_make(t, &o, &vm, err);
+	if (r < 0)
+		return r;
+	recount(t);
+	*ret_vm = vm;
+	vm_wait_ready(vm, waiter);
+	return 0;
+}

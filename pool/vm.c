@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A VM's life, seen from the daemon: its process, its socket, its end.
+ *
+ * vm_end() is the one way out: it says why, tells everybody who waits, closes the socket and
+ * kills the process. The object stays until the process is known to be gone (its pidfd), so
+ * that "killed" means killed; vm_reap() then frees it, at the end of a turn of the loop.
+ *
+ * What a VMM sends is bounded by credits or thrown away, so its socket is always read.
+ */
+#include "pool/vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+
+#define TO_VMM_CAP	(4 * FRAME_BYTES_MAX)
+#define READ_SIZE	65536u
+#define BOOT_NS		(60 * NS_PER_SEC)
+
+static void on_channel(struct watch *watch, uint32_t events);
+static void on_process(struct watch *watch, uint32_t events);
+static void on_timer(struct timer *timer);
+static void vm_pump(struct deferred *deferred);
+static void vm_reap(struct deferred *deferred);
+
+/* ---- Making ---- */
+
+int pool_name_check(const char *name, const char *what, struct err *err)
+{
+	size_t n = strlen(name);
+
+	if (n < 1 || n > POOL_NAME_MAX || name[0] == '.' || name[0] == '-' ||
+	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+			 "_.-") != n)
+		return err_set(err, EINVAL, "the name of a %s is 1 to %u letters, digits and "
+			       "_.-, and begins with none of .-", what, POOL_NAME_MAX);
+	return 0;
+}
+
+struct vm *pool_vm_find(struct pool *pool, const char *name)
+{
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		if (!strcmp(vm->name, name) && vm->state != VM_ENDING)
+			return vm;
+	}
+	return NULL;
+}
+
+static int name_take(struct vm *vm, const char *name, struct err *err)
+{
+	int r = name ? pool_name_check(name, "VM", err) : 0;
+
+	if (r < 0)
+		return r;
+	if (name && !strncmp(name, "vm-", 3))
+		return err_set(err, EINVAL, "names that begin with vm- are given by the daemon");
+	if (name && pool_vm_find(vm->pool, name))
+		return err_set(err, EEXIST, "there is a VM %s already", name);
+	if (name)
+		strcpy(vm->name, name);
+	return 0;
+}
+
+/* Takes what a lease brings: owner, name, times. */
+static int options_take(struct vm *vm, const struct vm_options *o, struct err *err)
+{
+	uint64_t now = time_monotonic_ns();
+	int r = name_take(vm, o->name, err);
+
+	if (r < 0)
+		return r;
+	snprintf(vm->label, sizeof(vm->label), "%s", o->label ? o->label : "");
+	vm->owner = o->owner;
+	vm->role = o->role;
+	vm->idle_ns = o->idle_ns;
+	vm->ttl_at_ns = 0;
+	if (o->ttl_ns && __builtin_add_overflow(now, o->ttl_ns, &vm->ttl_at_ns))
+		return err_set(err, EINVAL, "the VM's time to live is too long");
+	vm->idle_since_ns = now;
+	return 0;
+}
+
+static void vm_free(struct vm *vm)
+{
+	struct pool *pool = vm->pool;
+
+	timer_set(pool->loop, &vm->timer, 0);
+	watch_remove(pool->loop, &vm->channel);
+	watch_remove(pool->loop, &vm->process);
+	deferred_cancel(&vm->pump);
+	deferred_cancel(&vm->reap);
+	fd_close(vm->socket);
+	fd_close(vm->pidfd);
+	buf_done(&vm->to_vmm);
+	frame_decoder_done(&vm->decoder);
+	if (!list_empty(&vm->link)) {
+		list_remove(&vm->link);
+		pool->vm_count--;
+		if (vm->role != VM_HELD)
+			pool->vm_memory -= vm->memory;
+	}
+	if (vm->template)
+		template_put(vm->template);
+	free(vm);
+}
+
+static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64_t memory,
+			   struct err *err)
+{
+	struct vm *vm = calloc(1, sizeof(*vm));
+	int r;
+
+	if (!vm) {
+		err_set(err, ENOMEM, "no memory for a VM");
+		return NULL;
+	}
+	vm->pool = pool;
+	vm->socket = vm->pidfd = -1;
+	vm->memory = memory;
+	vm->number = ++pool->vm_numbers;
+	vm->created_ns = time_monotonic_ns();
+	snprintf(vm->name, sizeof(vm->name), "vm-%llu", (unsigned long long)vm->number);
+	list_init(&vm->link);
+	list_init(&vm->execs);
+	list_init(&vm->requests);
+	list_init(&vm->waiters);
+	list_init(&vm->end_waiters);
+	watch_init(&vm->channel, on_channel);
+	watch_init(&vm->process, on_process);
+	timer_init(&vm->timer, on_timer);
+	deferred_init(&vm->pump, vm_pump);
+	deferred_init(&vm->reap, vm_reap);
+	r = options_take(vm, o, err);
+	if (r == 0 && (buf_init(&vm->to_vmm, TO_VMM_CAP) < 0 ||
+		       frame_decoder_init(&vm->decoder, FRAME_VMM_TO_CLIENT) < 0))
+		r = err_set(err, ENOMEM, "no memory for a VM");
+	if (r < 0) {
+		vm_free(vm);
+		return NULL;
+	}
+	vm->template = o->template;
+	vm->restored = o->template != NULL;
+	if (vm->template)
+		vm->template->users++;
+	return vm;
+}
+
+/* It is in the world now: counted, and told of. */
+static int vm_begin(struct vm *vm, const struct vm_options *o, int socket, struct err *err)
+{
+	struct pool *pool = vm->pool;
+	int r = watch_add(pool->loop, &vm->channel, socket, EPOLLIN);
+
+	vm->socket = socket;
+	if (r < 0)
+		return err_set_errno(err, r, "cannot watch a VM");
+	list_add_tail(&pool->vms, &vm->link);
+	pool->vm_count++;
+	if (vm->role != VM_HELD)
+		pool->vm_memory += vm->memory;
+	pool->stats.vms_created++;
+	if (vm->role == VM_HELD)
+		vm->state = VM_READY;
+	else
+		timer_set(pool->loop, &vm->timer,
+			  vm->created_ns + (o->boot_ns ? o->boot_ns : BOOT_NS));
+	return 0;
+}
+
+/* Whose parent the VMM that forked it is, or, if that is gone already, we are. */
+static bool is_child_of(pid_t pid, pid_t parent)
+{
+	uint64_t start;
+	pid_t is;
+
+	return state_process(pid, &start, &is) == 0 && (is == parent || is == getpid());
+}
+
+/* The process is known. A PID that may have become somebody else's is looked at once the pidfd
+ * is there: then it is the pidfd's, whatever happens. Returns 0 or -errno. */
+static int process_take(struct vm *vm, pid_t pid, pid_t parent)
+{
+	int r;
+
+	vm->pid = pid;
+	vm->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (vm->pidfd < 0)
+		return -errno;
+	if (!is_child_of(pid, parent)) {
+		vm->pidfd = fd_close(vm->pidfd);
+		return -ESRCH;
+	}
+	r = watch_add(vm->pool->loop, &vm->process, vm->pidfd, EPOLLIN);
+	/* A record that cannot be written is a loss for the next daemon, not for this one. */
+	if (r == 0)
+		vm->recorded = vm->pool->state_dir &&
+			       state_record(vm->pool->state_dir, pid) == 0;
+	return r;
+}
+
+static int spawn_cold(struct pool *pool, const struct vm_options *o,
+		      struct spawn_options *s, struct err *err)
+{
+	const char *image = o->image ? o->image : pool->programs.image;
+
+	if (!image[0])
+		return err_set(err, ENOENT, "there is no default root image: name one");
+	s->image_path = image;
+	s->memory = o->memory;
+	return spawn_image_open(image, &s->image_fd, err);
+}
+
+static void spawn_from(const struct template *t, const struct vm_options *o,
+		       struct spawn_options *s)
+{
+	s->image_fd = t->image_fd;
+	s->image_path = t->image_path;
+	s->snapshot_fds = t->fds;
+	s->snapshot_count = t->fd_count;
+	s->hold = o->role == VM_HELD;
+}
+
+int vm_new(struct pool *pool, const struct vm_options *o, struct vm **ret_vm,
+	   struct err *err)
+{
+	struct spawn_options s = { .programs = &pool->programs, .image_fd = -1,
+				   .snapshots = true };
+	uint64_t memory = o->template ? o->template->memory : o->memory;
+	struct vm *vm = NULL;
+	int socket = -1, r;
+	pid_t pid = 0;
+
+	r = pool_vm_admit(pool, o, memory, 1, true, err);
+	if (r == 0 && o->template)
+		spawn_from(o->template, o, &s);
+	else if (r == 0)
+		r = spawn_cold(pool, o, &s, err);
+	if (r == 0) {
+		vm = vm_alloc(pool, o, memory, err);
+		r = vm ? spawn_vmm(&s, &pid, &socket, err) : err->code;
+	}
+	if (!o->template)
+		fd_close(s.image_fd);
+	if (r == 0) {
+		r = vm_begin(vm, o, socket, err);
+		if (r == 0 && process_take(vm, pid, getpid()) < 0)
+			r = err_set(err, EMFILE, "cannot watch a VM's process");
+		/* A child that is ours and not yet reaped: its PID is its own. */
+		if (r < 0)
+			kill(pid, SIGKILL);
+	}
+	if (r < 0) {
+		if (vm)
+			vm_free(vm);
+		return r;
+	}
+	*ret_vm = vm;
+	return 0;
+}
+
+int vm_lease(struct vm *vm, const struct vm_options *o, struct err *err)
+{
+	int r = pool_vm_admit(vm->pool, o, vm->memory, 1, false, err);
+
+	if (r == 0)
+		r = options_take(vm, o, err);
+	if (r == 0)
+		vm_timer_update(vm);
+	return r;
+}
+
+/* ---- Time ---- */
+
+void vm_timer_update(struct vm *vm)
+{
+	uint64_t at = vm->ttl_at_ns;
+
+	if (vm->state != VM_READY || vm->role != VM_LEASED)
+		return;
+	if (vm->exec_count > 0)
+		vm->idle_since_ns = time_monotonic_ns();
+	else if (vm->idle_ns && (!at || vm->idle_since_ns + vm->idle_ns < at))
+		at = vm->idle_since_ns + vm->idle_ns;
+	timer_set(vm->pool->loop, &vm->timer, at);
+}
+
+static void on_timer(struct timer *timer)
+{
+	struct vm *vm = list_entry(timer, struct vm, timer);
+	uint64_t now = time_monotonic_ns();
+
+	if (vm->state == VM_STARTING)
+		vm_end(vm, "timeout", "the VM did not start in time");
+	else if (vm->state == VM_READY && vm->ttl_at_ns && now >= vm->ttl_at_ns)
+		vm_end(vm, "ttl", "the VM's time to live is over");
+	else if (vm->state == VM_READY && vm->idle_ns && vm->exec_count == 0 &&
+		 now >= vm->idle_since_ns + vm->idle_ns)
+		vm_end(vm, "idle", "nothing ran in the VM for its idle time");
+	else
+		vm_timer_update(vm);
+}
+
+/* ---- The end ---- */
+
+static void waiters_fail(struct list *waiters, void *what, const struct err *err)
+{
+	while (!list_empty(waiters)) {
+		struct waiter *w = list_entry(waiters->next, struct waiter, link);
+
+		list_remove(&w->link);
+		w->done(w, what, err);
+	}
+}
+
+void vm_end(struct vm *vm, const char *cause, const char *reason)
+{
+	struct pool *pool = vm->pool;
+	struct err err = ERR_INIT;
+	bool failed = vm->state == VM_STARTING;
+	struct exec *exec;
+
+	if (vm->state == VM_ENDING)
+		return;
+	vm->state = VM_ENDING;
+	vm->cause = cause;
+	snprintf(vm->reason, sizeof(vm->reason), "%s", reason);
+	err_set(&err, ECONNRESET, "%s", vm->reason);
+	timer_set(pool->loop, &vm->timer, 0);
+	watch_remove(pool->loop, &vm->channel);
+	/* A forked VM whose process is not known yet ends for this. */
+	vm->socket = fd_close(vm->socket);
+	if (vm->pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, vm->pidfd, SIGKILL, NULL, 0);
+	pool->stats.vms_ended++;
+	pool->stats.vms_failed += failed;
+	pool_event(pool, "vm-ended", vm, "%s: %s", cause, vm->reason);
+	request_drop_all(vm, &err);
+	list_for_each(exec, &vm->execs, struct exec, link)
+		exec_lost(exec, vm->reason);
+	waiters_fail(&vm->waiters, vm, &err);
+	if (vm->template && vm->template->zygote == vm)
+		vm->template->zygote = NULL;
+	if (vm->template && (failed || vm->role == VM_HELD))
+		template_vm_failed(vm->template, vm->reason);
+	if (vm->template)
+		template_vm_changed(vm->template);
+	vm_reap_later(vm);
+}
+
+void vm_reap_later(struct vm *vm)
+{
+	/* Without a process, known or to come, there is nothing to wait for. */
+	if (vm->state == VM_ENDING && vm->pidfd < 0 && !vm->birth)
+		evloop_defer(vm->pool->loop, &vm->reap);
+}
+
+static void vm_reap(struct deferred *deferred)
+{
+	struct vm *vm = list_entry(deferred, struct vm, reap);
+	struct list waiters;
+
+	if (vm->recorded)
+		state_forget(vm->pool->state_dir, vm->pid);
+	list_init(&waiters);
+	while (!list_empty(&vm->end_waiters)) {
+		struct list *w = vm->end_waiters.next;
+
+		list_remove(w);
+		list_add_tail(&waiters, w);
+	}
+	vm_free(vm);
+	waiters_fail(&waiters, NULL, NULL);
+}
+
+void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char *format, ...)
+{
+	char reason[POOL_REASON_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason, sizeof(reason), format, args);
+	va_end(args);
+	if (waiter)
+		list_add_tail(&vm->end_waiters, &waiter->link);
+	vm_end(vm, cause, reason);
+}
+
+/* ---- Frames ---- */
+
+int vm_send(struct vm *vm, uint16_t type, uint16_t flags, uint32_t id, const void *payload,
+	    size_t len)
+{
+	struct cm_frame head = frame_head(type, flags, id, (uint32_t)len);
+
+	if (buf_space(&vm->to_vmm) < sizeof(head) + len)
+		return -ENOBUFS;
+	buf_append(&vm->to_vmm, &head, sizeof(head));
+	buf_append(&vm->to_vmm, payload, len);
+	vm_pump_later(vm);
+	return 0;
+}
+
+static void on_booted(struct vm *vm)
+{
+	struct exec *exec;
+
+	if (vm->state != VM_STARTING)
+		return;
+	/* It may be given away only once its process is known. */
+	vm->booted = true;
+	if (vm->birth)
+		return;
+	vm->state = VM_READY;
+	vm->idle_since_ns = time_monotonic_ns();
+	/* Early frames of commands that ended before RUNNING: nothing more will come. */
+	list_for_each(exec, &vm->execs, struct exec, link) {
+		if (exec->early)
+			exec_lost(exec, "it is not among those that the guest resumed");
+	}
+	timer_set(vm->pool->loop, &vm->timer, 0);
+	vm_timer_update(vm);
+	pool_histogram_add(&vm->pool->stats.create, time_monotonic_ns() - vm->created_ns);
+	pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" : "leased");
+	waiters_fail(&vm->waiters, vm, NULL);
+	if (vm->state == VM_READY && vm->template) {
+		vm->template->failures = 0;
+		template_vm_changed(vm->template);
+	}
+	vm_pump_later(vm);
+}
+
+static void on_vm_end_frame(struct vm *vm, const struct frame *frame)
+{
+	static const char *const causes[] = {
+		[CM_VM_POWEROFF] = "poweroff", [CM_VM_GUEST_PANIC] = "panic",
+		[CM_VM_GUEST_CRASH] = "crash", [CM_VM_GUEST_PROTOCOL] = "protocol",
+		[CM_VM_TIMEOUT] = "timeout", [CM_VM_HOST_ERROR] = "host",
+		[CM_VM_CLIENT_GONE] = "host",
+	};
+	char text[POOL_REASON_MAX];
+	struct cm_vm_end end;
+	size_t n = frame->head.length - sizeof(end);
+
+	memcpy(&end, frame->payload, sizeof(end));
+	if (n > sizeof(text) - 1)
+		n = sizeof(text) - 1;
+	memcpy(text, frame->payload + sizeof(end), n);
+	text[n] = '\0';
+	/* One line: the text may be the guest's, and a backtrace may follow. */
+	text[strcspn(text, "\n")] = '\0';
+	frame_text_clean(text, strlen(text));
+	vm_end(vm, end.reason < sizeof(causes) / sizeof(causes[0]) ? causes[end.reason] :
+	       "host", text[0] ? text : "the guest powered off");
+}
+
+static void frame_dispatch(struct vm *vm, const struct frame *frame)
+{
+	const char *why = NULL;
+	char text[POOL_REASON_MAX];
+
+	if (frame->head.id != 0) {
+		why = exec_frame(vm, frame);
+	} else {
+		switch (frame->head.type) {
+		case CM_F_VM_BOOTED:
+			on_booted(vm);
+			break;
+		case CM_F_VM_END:
+			on_vm_end_frame(vm, frame);
+			break;
+		case CM_F_VM_SAVED:
+			why = request_saved(vm, frame);
+			break;
+		case CM_F_VM_FORKED:
+			why = request_forked(vm, frame);
+			break;
+		default:		/* LOG, REPORT, console: not kept */
+			break;
+		}
+	}
+	if (why) {
+		snprintf(text, sizeof(text), "the guest broke the channel's protocol: %s", why);
+		vm_end(vm, "protocol", text);
+	}
+}
+
+/* Returns whether there may be more. */
+static bool channel_read(struct vm *vm)
+{
+	static uint8_t bytes[READ_SIZE];
+	ssize_t n = recv(vm->socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+	size_t at = 0;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n <= 0) {
+		vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+		return false;
+	}
+	while (at < (size_t)n && vm->state != VM_ENDING) {
+		struct frame frame;
+		size_t used;
+		int r = frame_decoder_feed(&vm->decoder, bytes + at, (size_t)n - at, &used,
+					   &frame);
+
+		at += used;
+		if (r < 0)
+			vm_end(vm, "protocol", vm->decoder.why);
+		else if (r > 0)
+			frame_dispatch(vm, &frame);
+	}
+	return vm->state != VM_ENDING;
+}
+
+static void channel_write(struct vm *vm)
+{
+	while (vm->to_vmm.len > 0) {
+		size_t len;
+		const uint8_t *from = buf_front(&vm->to_vmm, &len);
+		ssize_t n = send(vm->socket, from, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		/* The reason of a lost channel is still to be read. */
+		if (n < 0 && errno != EAGAIN)
+			buf_consume(&vm->to_vmm, vm->to_vmm.len);
+		if (n < 0)
+			break;
+		buf_consume(&vm->to_vmm, (size_t)n);
+	}
+}
+
+void vm_pump_later(struct vm *vm)
+{
+	if (vm->state != VM_ENDING)
+		evloop_defer(vm->pool->loop, &vm->pump);
+}
+
+static void vm_pump(struct deferred *deferred)
+{
+	struct vm *vm = list_entry(deferred, struct vm, pump);
+	struct exec *exec;
+
+	if (vm->state == VM_ENDING)
+		return;
+	list_for_each(exec, &vm->execs, struct exec, link)
+		exec_pump(exec);
+	channel_write(vm);
+	request_pump(vm);
+	watch_set(vm->pool->loop, &vm->channel, EPOLLIN |
+		  (vm->to_vmm.len > 0 || request_due(vm) ? EPOLLOUT : 0));
+}
+
+static void on_channel(struct watch *watch, uint32_t events)
+{
+	struct vm *vm = list_entry(watch, struct vm, channel);
+
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		channel_read(vm);
+	if (events & EPOLLOUT)
+		vm_pump_later(vm);
+}
+
+/* The process has ended: its last frames are in the socket still. */
+static void on_process(struct watch *watch, uint32_t events)
+{
+	struct vm *vm = list_entry(watch, struct vm, process);
+
+	watch_remove(vm->pool->loop, &vm->process);
+	vm->pidfd = fd_close(vm->pidfd);
+	while (vm->state != VM_ENDING && channel_read(vm))
+		;
+	vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+	vm_reap_later(vm);
+}
+
+void vm_wait_ready(struct vm *vm, struct waiter *waiter)
+{
+	struct err err = ERR_INIT;
+
+	if (vm->state == VM_STARTING) {
+		list_add_tail(&vm->waiters, &waiter->link);
+		return;
+	}
+	if (vm->state == VM_ENDING)
+		err_set(&err, ECONNRESET, "%s", vm->reason);
+	waiter->done(waiter, vm, err.code ? &err : NULL);
+}
+
+/* ---- For request.c ---- */
+
+struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socket,
+			struct err *err)
+{
+	struct vm *vm = vm_alloc(parent->pool, o, parent->memory, err);
+
+	if (!vm) {
+		fd_close(socket);
+		return NULL;
+	}
+	vm->restored = true;
+	if (vm_begin(vm, o, socket, err) < 0) {
+		vm_free(vm);
+		return NULL;
+	}
+	return vm;
+}
+
+void vm_child_known(struct vm *vm, pid_t parent, pid_t pid)
+{
+	vm->birth = NULL;
+	if (pid <= 1 || process_take(vm, pid, parent) < 0) {
+		watch_remove(vm->pool->loop, &vm->process);
+		vm->pidfd = fd_close(vm->pidfd);
+		vm_end(vm, "vmm", "a forked VM died before it ran");
+	} else if (vm->state == VM_ENDING) {
+		syscall(SYS_pidfd_send_signal, vm->pidfd, SIGKILL, NULL, 0);
+	} else if (vm->booted) {
+		on_booted(vm);
+	}
+	vm_reap_later(vm);
+}

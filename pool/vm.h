@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What vm.c and request.c have of each other; the rest of pool/ uses pool.h. */
+#ifndef CASEMATE_POOL_VM_H
+#define CASEMATE_POOL_VM_H
+
+#include "pool/pool.h"
+
+/* Ends it. cause: static. Harmless on one that is ending. */
+void vm_end(struct vm *vm, const char *cause, const char *reason);
+/* Frees an ended one when nothing is left to wait for. */
+void vm_reap_later(struct vm *vm);
+
+/* A VM that a fork is about to make; socket is taken in every case. NULL with err set. */
+struct vm *vm_child_new(struct vm *parent, const struct vm_options *options, int socket,
+			struct err *err);
+/* Its process, as the VMM named it; 0: there is none. */
+void vm_child_known(struct vm *vm, pid_t parent, pid_t pid);
+
+/* Sends the next request when nothing is before it. */
+void request_pump(struct vm *vm);
+bool request_due(const struct vm *vm);
+/* Answers. Return NULL or why they are wrong. */
+const char *request_saved(struct vm *vm, const struct frame *frame);
+const char *request_forked(struct vm *vm, const struct frame *frame);
+void request_drop_all(struct vm *vm, const struct err *err);
+
+#endif

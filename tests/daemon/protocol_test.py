@@ -1,0 +1,63 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the sessions of docs/PROTOCOL.md as they stand there: protocol_test.py FILE. Lines "> "
+are sent, others must come; … stands for anything."""
+import re
+import socket
+import sys
+import traceback
+
+from client import LIMIT, Daemon
+
+
+def sessions(path):
+    with open(path) as f:
+        return re.findall(r'^```session\n(.*?)^```$', f.read(), re.M | re.S)
+
+
+def pattern(line):
+    return re.compile('.*'.join(re.escape(part) for part in line.split('…')) + r'\Z')
+
+
+def run(text):
+    d = Daemon()
+    try:
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(LIMIT)
+        s.connect(d.path)
+        stream = s.makefile('rwb', buffering=0)
+        for want in text.splitlines():
+            if want.startswith('> '):
+                # "abc" after "#3" is a chunk without a newline of its own.
+                line = want[2:]
+                stream.write(line.encode() + (b'' if line == 'abc' else b'\n'))
+                continue
+            got = b''
+            while not got.endswith(b'\n'):
+                byte = stream.read(1)
+                if not byte:
+                    break
+                got += byte
+            got = got.decode().rstrip('\n')
+            assert pattern(want).match(got), f'"{got}" came, not "{want}"'
+    finally:
+        d.stop()
+
+
+def main():
+    found = sessions(sys.argv[1])
+    print(f'1..{len(found)}')
+    bad = 0
+    for n, text in enumerate(found, 1):
+        try:
+            run(text)
+            print(f'ok {n} - session {n}', flush=True)
+        except Exception:       # noqa: every failure of a case is a line
+            bad += 1
+            traceback.print_exc()
+            print(f'not ok {n} - session {n}', flush=True)
+    return 1 if bad or not found else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The soak test, outside CI: soak.py CYCLES [real]. So many create, exec, kill cycles by eight
+clients, while VMMs, clients and the daemon itself are killed at random; then what is left is
+counted. With real VMs where KVM works, else with fake VMMs."""
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+
+from client import Client, Daemon, Refused, eventually
+
+CLIENTS = 8
+LOST = (Refused, EOFError, OSError, TimeoutError, AssertionError)
+
+
+class Soak:
+    def __init__(self, cycles, real):
+        self.left = cycles
+        self.lock = threading.Lock()
+        self.daemon = Daemon(real=real)
+        self.command = '/bin/echo' if real else 'echo'
+        self.done = self.lost = self.daemons = self.vmms = 0
+
+    def take(self):
+        with self.lock:
+            self.left -= 1
+            return self.left >= 0
+
+    def cycle(self, rng):
+        c = Client(self.daemon.path)
+        name = c.ask('create')['vm']
+        if rng.random() < 0.2:
+            c.ask(f'fork {name} count=2 bound=yes')
+        for _ in range(rng.randint(0, 3)):
+            out, _, end = c.run(name, self.command, 'soak')
+            if end.words[1] == 'exit':
+                assert out == b'soak\n', out
+        if rng.random() < 0.1:
+            c.send(f'exec {name} -- {self.command} x\nkill {name}\n')     # and away
+        else:
+            c.ask(f'kill {name}')
+        c.close()
+
+    def worker(self, seed):
+        rng = random.Random(seed)
+        while self.take():
+            try:
+                self.cycle(rng)
+                self.done += 1
+            except LOST:
+                self.lost += 1
+                time.sleep(0.05)
+
+    def killer(self):
+        rng = random.Random(1)
+        while self.left > 0:
+            time.sleep(rng.random() / 5)
+            if rng.random() < 0.03:
+                self.daemon.kill()
+                self.daemon.start()
+                self.daemons += 1
+                continue
+            pids = self.daemon.vmms()
+            try:
+                os.kill(rng.choice(pids), signal.SIGKILL)
+                self.vmms += 1
+            except (IndexError, ProcessLookupError):
+                pass
+
+    def run(self):
+        threads = [threading.Thread(target=self.worker, args=(i,)) for i in range(CLIENTS)]
+        threads.append(threading.Thread(target=self.killer))
+        before = self.daemon.fds()
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        c = self.daemon.client()
+        for item in c.ask('list').items:
+            c.ask(f'kill {item["vm"]}')
+        c.close()
+        d = self.daemon
+        eventually(lambda: not d.vmms(), f'processes are left: {d.vmms()}')
+        eventually(lambda: d.fds() <= before, f'descriptors are left: {d.fds() - before}')
+        records = os.listdir(d.path + '.state')
+        assert records == ['lock'], records
+        d.stop()
+        print(f'{self.done} cycles done, {self.lost} lost to {self.vmms} killed VMMs and '
+              f'{self.daemons} killed daemons; nothing is left')
+
+
+if __name__ == '__main__':
+    socket.setdefaulttimeout(60)
+    Soak(int(sys.argv[1]) if len(sys.argv) > 1 else 10000, 'real' in sys.argv[2:]).run()

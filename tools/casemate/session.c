@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connection to casemated; see session.h. */
+#include "tools/casemate/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/path.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "tools/casemate/casemate.h"
+
+#define READY_FD	3
+#define TRIES		100		/* of 20 ms, while another starts the daemon */
+
+int session_fail(const struct casemate *c)
+{
+	const char *hint = c ? casemate_hint(c) : "";
+
+	return casemate_fail("%s%s%s", c ? casemate_message(c) : "out of memory",
+			     hint[0] ? "; " : "", hint);
+}
+
+int session_path(const char *path, char *ret)
+{
+	char copy[PATH_MAX], name[PATH_MAX], directory[PATH_MAX];
+
+	if (strlen(path) >= PATH_MAX || !path[0])
+		return casemate_fail("%.60s is no usable path", path);
+	if (realpath(path, ret))
+		return 0;
+	strcpy(copy, path);
+	strcpy(name, basename(copy));
+	strcpy(copy, path);
+	if (!realpath(dirname(copy), directory))
+		return casemate_fail("%s: %s", path, strerror(errno));
+	if (snprintf(ret, PATH_MAX, "%s/%s", directory, name) >= PATH_MAX)
+		return casemate_fail("%s is too long a path", path);
+	return 0;
+}
+
+/* casemated beside this program. */
+static int daemon_find(char *path)
+{
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
+	char *slash;
+
+	if (n <= 0)
+		return -errno;
+	path[n] = '\0';
+	slash = strrchr(path, '/');
+	strcpy(slash ? slash + 1 : path, "casemated");
+	return access(path, X_OK) < 0 ? -errno : 0;
+}
+
+static int daemon_spawn(const char *path, const char *socket, int told)
+{
+	const char *argv[] = { path, "--session", "--ready-fd", "3", "--socket", socket, NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	pid_t pid;
+	int r;
+
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, told, 2);
+	posix_spawn_file_actions_adddup2(&files, told, READY_FD);
+	r = posix_spawn(&pid, path, &files, &attr, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attr);
+	return -r;
+}
+
+/* Returns 0 when one serves or somebody else is starting one, else says why not. */
+static int daemon_start(const char *socket)
+{
+	FD_CLEANUP int ready = -1, told = -1;
+	char path[PATH_MAX], text[512];
+	size_t have = 0;
+	ssize_t n;
+	int pair[2], r;
+
+	r = daemon_find(path);
+	if (r < 0)
+		return casemate_fail("casemated is not beside casemate: %s", strerror(-r));
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return casemate_fail("cannot make a pipe: %s", strerror(errno));
+	ready = pair[0];
+	/* Above what it becomes in the child. */
+	told = fcntl(pair[1], F_DUPFD_CLOEXEC, READY_FD + 1);
+	close(pair[1]);
+	r = told < 0 ? -errno : daemon_spawn(path, socket, told);
+	if (r < 0)
+		return casemate_fail("cannot start %s: %s", path, strerror(-r));
+	told = fd_close(told);
+	while (have < sizeof(text) - 1 &&
+	       (n = read(ready, text + have, sizeof(text) - 1 - have)) > 0) {
+		have += (size_t)n;
+		text[have] = '\0';
+		if (strstr(text, "ok\n"))
+			return 0;
+	}
+	text[have] = '\0';
+	if (strstr(text, "another casemated"))
+		return 0;
+	text[strcspn(text, "\n")] = '\0';
+	return casemate_fail("%s", have ? text : "casemated died while it started");
+}
+
+int session_open(struct casemate **ret, const char *socket, bool start)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	struct err err = ERR_INIT;
+	char path[PATH_MAX];
+	int r;
+
+	if (api_socket_path(socket, path, sizeof(path), &err) < 0)
+		return casemate_fail("%s", err.text);
+	r = casemate_open(ret, path);
+	if ((r == -ENOENT || r == -ECONNREFUSED) && start) {
+		int status = daemon_start(path);
+
+		if (status)
+			return status;
+		for (int i = 0; r < 0 && i < TRIES; i++) {
+			casemate_close(*ret);
+			r = casemate_open(ret, path);
+			if (r < 0)
+				nanosleep(&pause, NULL);
+		}
+	} else if (r == -ENOENT || r == -ECONNREFUSED) {
+		casemate_close(*ret);
+		return casemate_fail("no daemon serves at %s; casemate run --keep NAME starts "
+				     "one, or casemated", path);
+	}
+	if (r == 0)
+		return 0;
+	session_fail(*ret);
+	casemate_close(*ret);
+	return EXIT_CASEMATE;
+}
+
+static void json_string(FILE *to, const char *text, size_t len)
+{
+	putc('"', to);
+	for (size_t i = 0; i < len; i++) {
+		unsigned char ch = (unsigned char)text[i];
+
+		if (ch == '"' || ch == '\\')
+			fprintf(to, "\\%c", ch);
+		else if (ch < 32)
+			fprintf(to, "\\u%04x", ch);
+		else
+			putc(ch, to);
+	}
+	putc('"', to);
+}
+
+void session_json(const struct casemate *c, FILE *to)
+{
+	fputs("[", to);
+	for (size_t i = 0; i < casemate_items(c); i++) {
+		const char *word;
+
+		fputs(i ? ",\n {" : "\n {", to);
+		for (size_t n = 0; (word = casemate_item_word(c, i, n)); n++) {
+			size_t name = strcspn(word, "=");
+
+			fputs(n ? ", " : "", to);
+			json_string(to, word, name);
+			fputs(": ", to);
+			if (word[name])
+				json_string(to, word + name + 1, strlen(word + name + 1));
+			else
+				fputs("true", to);
+		}
+		fputs("}", to);
+	}
+	fputs("\n]\n", to);
+}
