@@ -143,6 +143,18 @@ def fork_many(held, count):
     return [Vm(p[0]) for p in pairs], struct.unpack_from(f'<{made}I', answer, 16)
 
 
+def touched(held):
+    """Pages that a child has of its own when its first command's output has come."""
+    values = []
+    for _ in range(5):
+        (child,), (pid,) = fork_many(held, 1)
+        child.wait(VM_BOOTED)
+        first_output(child, 0)
+        values.append(smaps(pid, 'Private_Dirty') // 4)
+        child.close()
+    common.emit_values('snapshot_touched_at_first_output', 'pages', values)
+
+
 def idle_child(held):
     children, pids = fork_many(held, 4)
     for child in children:
@@ -199,7 +211,7 @@ def main():
         held = restore(file.fileno(), '--hold')
         steps += [(leases, name, held), (restores, name, file)]
         if not name:
-            steps += [(idle_child, held), (many, held)]
+            steps += [(touched, held), (idle_child, held), (many, held)]
     steps += [(pauses, 256 * MIB), (pauses, 2048 * MIB), (writing, 1024 * MIB)]
     for function, *arguments in steps:
         try:

@@ -119,7 +119,7 @@ static void report_err(struct child_report *r, const struct err *err)
 	memcpy(r->text, err->text, sizeof(r->text));
 }
 
-static _Noreturn void child_save(struct vm *vm, const struct snapshot_state *state, int fd,
+static _Noreturn void child_save(struct vm *vm, struct snapshot_state *state, int fd,
 				 int reports)
 {
 	bool incremental = vm->request.flags & CM_SAVE_INCREMENTAL;
@@ -131,8 +131,11 @@ static _Noreturn void child_save(struct vm *vm, const struct snapshot_state *sta
 	struct err err = ERR_INIT;
 	struct snapshot_id id = { { 0 } };
 
-	jail_close_others((const int[]){ fd, reports }, 2);
-	if (snapshot_write(fd, state, &source, &id, &err) < 0)
+	jail_close_others((const int[]){ fd, reports, vm->options->kernel_fd }, 3);
+	/* Here and not at the start or in the pause: it takes milliseconds. */
+	if (!vm->relay.restored && vm_kernel_digest(vm, state->machine.kernel_digest) < 0)
+		err_set(&err, EIO, "cannot read the kernel's file");
+	if (err.code || snapshot_write(fd, state, &source, &id, &err) < 0)
 		report_err(&r, &err);
 	memcpy(r.id, id.digest, sizeof(r.id));
 	report(reports, &r);
@@ -250,8 +253,7 @@ static int changes_take(struct vm *vm)
 }
 
 /* Returns the number of children made. */
-static unsigned int children_make(struct vm *vm, const struct snapshot_state *state,
-				  int reports)
+static unsigned int children_make(struct vm *vm, struct snapshot_state *state, int reports)
 {
 	struct vm_request *q = &vm->request;
 	unsigned int i;
@@ -277,7 +279,7 @@ static void request_perform(struct vm *vm)
 {
 	struct vm_request *q = &vm->request;
 	struct snapshot_state taken = { 0 };
-	const struct snapshot_state *state = vm->options->hold ? &vm->held : &taken;
+	struct snapshot_state *state = vm->options->hold ? &vm->held : &taken;
 	unsigned int made = 0, asked = q->count;
 	int pipe_fds[2] = { -1, -1 };
 

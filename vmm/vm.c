@@ -66,6 +66,18 @@ void vm_log(struct vm *vm, const char *format, ...)
 	relay_send(&vm->relay, CM_F_VM_LOG, line, strlen(line));
 }
 
+int vm_kernel_digest(const struct vm *vm, uint8_t digest[SNAPSHOT_DIGEST])
+{
+	size_t size = (size_t)vm->options->kernel_size;
+	uint8_t *bytes = malloc(size);
+	int r = bytes ? fd_pread_exact(vm->options->kernel_fd, bytes, size, 0) : -ENOMEM;
+
+	if (r == 0)
+		snapshot_digest(bytes, size, digest);
+	free(bytes);
+	return r;
+}
+
 static void console_interrupt(void *arg)
 {
 	struct vm *vm = arg;
@@ -179,10 +191,25 @@ static bool step_drain(struct vm *vm)
 	return r < 0 || !vm->console.tx_held;
 }
 
+/* The kernel's file, for names: a restored guest may run another kernel than the one at hand,
+ * and then there are none. Reading it whole is for the end, not for the start. */
+static int symbols_fd(const struct vm *vm)
+{
+	uint8_t digest[SNAPSHOT_DIGEST];
+
+	if (!vm->relay.restored)
+		return vm->options->kernel_fd;
+	if (vm_kernel_digest(vm, digest) < 0 ||
+	    memcmp(digest, vm->kernel_digest, sizeof(digest)))
+		return -1;
+	return vm->options->kernel_fd;
+}
+
 /* Queues the last frame. Returns whether there was room for it. */
 static bool send_end(struct vm *vm)
 {
-	const struct vm_options *o = vm->options;
+	uint64_t kernel_size = vm->options->kernel_size;
+	int kernel_fd;
 	struct {
 		struct cm_vm_end end;
 		char text[VM_TEXT_MAX + 1024];
@@ -192,11 +219,11 @@ static bool send_end(struct vm *vm)
 
 	if (buf_space(&vm->relay.to_client) < sizeof(struct cm_frame) + sizeof(frame))
 		return false;
-	symbols_annotate(o->kernel_fd, o->kernel_size, vm->end.text, frame.text,
-			 sizeof(frame.text));
+	kernel_fd = vm->end.reason == CM_VM_GUEST_PANIC || vm->end.rip ? symbols_fd(vm) : -1;
+	symbols_annotate(kernel_fd, kernel_size, vm->end.text, frame.text, sizeof(frame.text));
 	n = strlen(frame.text);
 	if (vm->end.rip) {
-		symbols_name(o->kernel_fd, o->kernel_size, vm->end.rip, name, sizeof(name));
+		symbols_name(kernel_fd, kernel_size, vm->end.rip, name, sizeof(name));
 		snprintf(frame.text + n, sizeof(frame.text) - n, " (rip 0x%" PRIx64 "%s%s)",
 			 vm->end.rip, name[0] ? " " : "", name);
 		n = strlen(frame.text);
@@ -316,37 +343,20 @@ static int devices_init(struct vm *vm, uint64_t generation, struct err *err)
 	return r;
 }
 
-/* SHA-256 of a file's first bytes, `max` of them at most; zeros where there is no file. */
-static int file_digest(int fd, uint64_t max, uint8_t digest[SNAPSHOT_DIGEST], struct err *err)
+/* SHA-256 of the first bytes of the image, IMAGE_DIGEST_BYTES of them at most; zeros where
+ * there is none. */
+static int image_digest_take(struct vm *vm, struct err *err)
 {
-	uint8_t *bytes;
+	uint8_t bytes[IMAGE_DIGEST_BYTES];
 	ssize_t n;
-	int r = 0;
 
-	memset(digest, 0, SNAPSHOT_DIGEST);
-	if (fd < 0)
+	if (vm->options->image_fd < 0)
 		return 0;
-	bytes = malloc(max);
-	n = bytes ? pread(fd, bytes, max, 0) : -1;
-	if (n >= 0)
-		snapshot_digest(bytes, (size_t)n, digest);
-	else
-		r = err_set(err, EIO, "cannot take the digest of the image or the kernel");
-	free(bytes);
-	return r;
-}
-
-/* What snapshots of this VM say of the files it was made of. */
-static int digests_take(struct vm *vm, struct err *err)
-{
-	const struct vm_options *o = vm->options;
-	int r = 0;
-
-	if (o->snapshots || o->snapshot_count > 0)
-		r = file_digest(o->image_fd, IMAGE_DIGEST_BYTES, vm->image_digest, err);
-	if (r == 0 && (o->snapshots || o->snapshot_count > 0))
-		r = file_digest(o->kernel_fd, o->kernel_size, vm->kernel_digest, err);
-	return r;
+	n = pread(vm->options->image_fd, bytes, sizeof(bytes), 0);
+	if (n < 0)
+		return err_set_errno(err, errno, "cannot read the root image");
+	snapshot_digest(bytes, (size_t)n, vm->image_digest);
+	return 0;
 }
 
 static int init_boot(struct vm *vm, struct err *err)
@@ -361,7 +371,7 @@ static int init_boot(struct vm *vm, struct err *err)
 	if (r == 0 && o->image_fd >= 0)
 		r = memory_add_image(&vm->memory, o->image_fd, err);
 	if (r == 0)
-		r = digests_take(vm, err);
+		r = image_digest_take(vm, err);
 	if (r == 0)
 		r = kvm_open(&vm->kvm, err);
 	if (r == 0)
@@ -418,6 +428,7 @@ static int init_from_state(struct vm *vm, const struct snapshot_state *state, st
 	if (r == 0)
 		r = console_load(&vm->console, &state->console, err);
 	vm->clock.monotonic_ns = state->machine.monotonic_ns;
+	memcpy(vm->kernel_digest, state->machine.kernel_digest, sizeof(vm->kernel_digest));
 	relay_set_restored(&vm->relay);
 	return r == 0 ? events_init(vm, err) : r;
 }
@@ -465,7 +476,7 @@ static int init_restore(struct vm *vm, struct err *err)
 	if (r == 0 && o->image_fd >= 0)
 		r = memory_add_image(&vm->memory, o->image_fd, err);
 	if (r == 0)
-		r = digests_take(vm, err);
+		r = image_digest_take(vm, err);
 	if (r == 0)
 		r = kvm_open(&vm->kvm, err);
 	if (r < 0)
@@ -520,7 +531,6 @@ int vm_init_child(struct vm *vm, const struct vm_options *options, const struct 
 	vm->kvm = from->kvm;
 	kvm_forget(&vm->kvm);
 	memcpy(vm->image_digest, from->image_digest, sizeof(vm->image_digest));
-	memcpy(vm->kernel_digest, from->kernel_digest, sizeof(vm->kernel_digest));
 	r = vm_loop_init(vm, err);
 	return r == 0 ? init_from_state(vm, state, err) : r;
 }

@@ -120,7 +120,8 @@ struct vm {
 	struct relay relay;
 	struct vcpu vcpu;
 	struct clock_params clock;	/* as the page was written */
-	uint8_t image_digest[SNAPSHOT_DIGEST], kernel_digest[SNAPSHOT_DIGEST];
+	uint8_t image_digest[SNAPSHOT_DIGEST];
+	uint8_t kernel_digest[SNAPSHOT_DIGEST];	/* of a restored VM; see vm_kernel_digest() */
 	struct snapshot_state held;	/* of a held VM */
 	bool tracked;			/* KVM notes changed pages ... */
 	bool based;			/* ... since this snapshot: */
@@ -142,6 +143,9 @@ int vm_init(struct vm *vm, const struct vm_options *options, struct err *err);
  * parent's. vm_serve() follows. */
 int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
 		  const struct snapshot_state *state, struct err *err);
+
+/* Of the kernel's file, which is read whole: not for a start. Returns 0 or -errno. */
+int vm_kernel_digest(const struct vm *vm, uint8_t digest[SNAPSHOT_DIGEST]);
 
 /* Notes which pages change from now on; the vCPU is stopped. */
 int vm_track(struct vm *vm, struct err *err);

@@ -67,6 +67,11 @@ run() {
 	mkdir -p $top
 	cd $top
 	tar xf -
+	# Some of the shell's tests count descriptors: none but the first three.
+	for f in /proc/self/fd/*; do
+		f=${f##*/}
+		[ "$f" -le 2 ] || eval "exec $f>&-"
+	done
 	# Debian's environment for them (debian/rules).
 	export SKIP_KNOWN_BUGS=y SKIP_INTERNET_TESTS=y LANG=C.UTF-8 LC_ALL=C.UTF-8
 	export SHELL=/bin/sh ECHO=/bin/echo

@@ -139,8 +139,9 @@ def main():
                 print(f'# {number + 1} rounds: {made}', flush=True)
         finish(source.vm)
         numbers = [line.split()[2] for line in said]
-        # A VM says `vm` once it looks; each of them says its own number again to its children.
-        assert len(set(numbers)) >= rounds, f'{len(set(numbers))} random numbers'
+        # A VM says `vm` once it looks, and not all lived that long. What a VM's past had said
+        # is said again by each of its descendants.
+        assert len(set(numbers)) > rounds / 2, f'{len(set(numbers))} random numbers'
         assert len({line.split()[1] for line in said}) == len(set(numbers)), said
     except (AssertionError, Gone, OSError, TimeoutError) as error:
         print(f'# round {number + 1}, {how}: {type(error).__name__}: {error}')

@@ -16,11 +16,13 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -166,7 +168,24 @@ static const long v_futex[] = {
 	FUTEX_WAIT, FUTEX_WAKE, FUTEX_FD, FUTEX_REQUEUE, FUTEX_CMP_REQUEUE,
 	FUTEX_WAKE_OP, FUTEX_LOCK_PI, FUTEX_UNLOCK_PI, FUTEX_TRYLOCK_PI,
 	FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET, FUTEX_WAIT_REQUEUE_PI,
-	FUTEX_CMP_REQUEUE_PI, FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME, -1
+	FUTEX_CMP_REQUEUE_PI, 13 /* FUTEX_LOCK_PI2 */, FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME, -1
+};
+
+/* A segment's ID is its index and 32768 times how many there were before, on Linux too. */
+static const long v_shmid[] = {
+	0, 32769, 65538, 98307, 131076, 163845, 32768, 65536, 98304, 65537, 98305, -1
+};
+
+static const long v_shmget[] = {
+	IPC_CREAT | 0600, IPC_CREAT | 0400, IPC_CREAT | IPC_EXCL | 0777, 0, SHM_HUGETLB, -1
+};
+
+static const long v_shmat[] = {
+	SHM_RDONLY, SHM_RND, SHM_REMAP, SHM_EXEC, -1
+};
+
+static const long v_shmctl[] = {
+	IPC_RMID, IPC_SET, IPC_STAT, IPC_INFO, SHM_STAT, SHM_INFO, SHM_LOCK, SHM_UNLOCK, 15, -1
 };
 
 static const long v_random[] = {
@@ -377,6 +396,10 @@ const struct call calls[] = {
 	CALL(munmap, 3, T(PAGE), T(PAGES)),
 	CALL(brk, 1, T(PAGE)),
 	CALL(mremap, 4, T(PAGE), T(PAGES), T(PAGES), V(mremap), T(PAGE)),
+	CALL(shmget, 1, T(SMALL), T(PAGES), V(shmget)),
+	CALL(shmat, 3, V(shmid), T(PAGE), V(shmat)),
+	CALL(shmdt, 2, T(PAGE)),
+	CALL(shmctl, 1, V(shmid), V(shmctl), T(OUT)),
 	CALL(msync, 1, T(PAGE), T(PAGES), V(msync)),
 	CALL(mincore, 1, T(PAGE), T(PAGES), T(OUT)),
 	CALL(madvise, 4, T(PAGE), T(PAGES), V(madv)),

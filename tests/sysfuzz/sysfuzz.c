@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -454,6 +455,19 @@ static void remove_tree(const char *path, unsigned depth)
 	rmdir(path);
 }
 
+/* System V segments outlive those who made them. */
+static void remove_segments(void)
+{
+	struct shmid_ds ds;
+
+	for (int i = 0; i < 4096; i++) {
+		int id = shmctl(i, SHM_STAT, &ds);
+
+		if (id >= 0)
+			shmctl(id, IPC_RMID, NULL);
+	}
+}
+
 static void kill_family(unsigned number)
 {
 	struct slot *s = &slots[number];
@@ -537,8 +551,10 @@ static bool end_all(unsigned workers)
 			kill_family(i);
 		while ((pid = waitpid(-1, NULL, WNOHANG | __WALL)) > 0)
 			;
-		if (pid < 0 && errno == ECHILD)
+		if (pid < 0 && errno == ECHILD) {
+			remove_segments();
 			return true;
+		}
 		kill_children(false);
 		if (now_ms() > until) {
 			kill_children(true);
@@ -604,6 +620,11 @@ int main(int argc, char **argv)
 	fuzz_restorer = (void *)(uintptr_t)restorer;
 	for (unsigned i = 0; i < calls_count; i++)
 		total_weight += calls[i].weight;
+	/* The guest has no namespaces (EINVAL); elsewhere others' segments are not ours. */
+	if (unshare(CLONE_NEWIPC) != 0 && errno != EINVAL) {
+		perror("sysfuzz: a namespace of its own for System V memory");
+		return 2;
+	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	slots = mmap(NULL, sizeof(*slots) * WORKERS_MAX, PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
