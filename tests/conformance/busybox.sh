@@ -59,7 +59,7 @@ part() {
 	cd "$3"
 	shift 3
 	timeout -k 10 "$limit" "$@" </dev/null 2>&1 || status=$?
-	echo "busybox: $name ended with $status"
+	printf '\nbusybox: %s ended with %d\n' "$name" $status
 }
 
 run() {
