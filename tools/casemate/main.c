@@ -3,19 +3,21 @@
 #include "tools/casemate/casemate.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Those about files need no daemon; any other word names a VM. */
+/* Those about files need no daemon; any other word, with -o, names a VM. */
 static int snapshot(int argc, char **argv)
 {
 	static const char *const of_files[] = { "inspect", "verify", "compact", "--help", "-h" };
+	bool of_vm = false;
 
-	for (size_t i = 0; i < sizeof(of_files) / sizeof(of_files[0]); i++) {
-		if (argc < 2 || !strcmp(argv[1], of_files[i]))
-			return cmd_snapshot(argc, argv);
-	}
-	return cmd_vm_snapshot(argc, argv);
+	for (int i = 2; i < argc; i++)
+		of_vm |= !strncmp(argv[i], "-o", 2);
+	for (size_t i = 0; i < sizeof(of_files) / sizeof(of_files[0]) && of_vm; i++)
+		of_vm = strcmp(argv[1], of_files[i]) != 0;
+	return of_vm ? cmd_vm_snapshot(argc, argv) : cmd_snapshot(argc, argv);
 }
 
 static const struct {

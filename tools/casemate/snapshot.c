@@ -219,7 +219,8 @@ int cmd_snapshot(int argc, char **argv)
 			verb = &verbs[i];
 	}
 	if (!verb)
-		return usage_fail(argv[1], "there is no such verb");
+		return usage_fail(argv[1], "there is no such verb (a VM is saved by snapshot "
+				  "NAME -o FILE)");
 	status = options_read(verb, argc - 1, argv + 1, &options);
 	if (status)
 		return status;
