@@ -209,7 +209,9 @@ def main():
     for name, mem in (('', 256 * MIB), ('_4g', 4096 * MIB)):
         file = template(mem)
         held = restore(file.fileno(), '--hold')
+        time.sleep(1)       # for the probe to find what children write (vmm/warm.h)
         steps += [(leases, name, held), (restores, name, file)]
+        steps += [(leases, name + '_cold', restore(file.fileno(), '--hold', '--cold'))]
         if not name:
             steps += [(touched, held), (idle_child, held), (many, held)]
     steps += [(pauses, 256 * MIB), (pauses, 2048 * MIB), (writing, 1024 * MIB)]

@@ -33,7 +33,7 @@ struct arguments {
 	unsigned int snapshot_count;
 	uint64_t memory, boot_timeout;
 	const char *bootargs;
-	bool verbose, snapshots, hold, track;
+	bool verbose, snapshots, hold, cold, track;
 };
 
 static const struct option options[] = {
@@ -49,6 +49,7 @@ static const struct option options[] = {
 	{ "snapshots", no_argument, NULL, 'S' },
 	{ "restore-fd", required_argument, NULL, 'R' },
 	{ "hold", no_argument, NULL, 'H' },
+	{ "cold", no_argument, NULL, 'C' },
 	{ "track", no_argument, NULL, 'D' },
 	{ "image-path", required_argument, NULL, 'p' },
 	{ NULL, 0, NULL, 0 },
@@ -116,6 +117,9 @@ static int parse_one(struct arguments *a, int option, struct err *err)
 	case 'H':
 		a->hold = a->snapshots = true;
 		break;
+	case 'C':
+		a->cold = true;
+		break;
 	case 'D':
 		a->track = a->snapshots = true;
 		break;
@@ -146,7 +150,7 @@ static int parse(struct arguments *a, int argc, char **argv, struct err *err)
 	    a->channel_fd < 0 || (a->image && a->image_fd >= 0) ||
 	    (a->hold && a->snapshot_count == 0))
 		return err_set(err, EINVAL, "usage: casemate-vmm --kernel FILE --channel-fd N "
-			       "(--mem BYTES | --restore-fd N... [--hold | --track]) "
+			       "(--mem BYTES | --restore-fd N... [--hold [--cold] | --track]) "
 			       "[--initd FILE] "
 			       "[--image FILE | --image-fd N] [--image-path TEXT] "
 			       "[--bootargs WORDS] [--boot-timeout SECONDS] [--snapshots] "
@@ -180,6 +184,7 @@ static int run(const struct arguments *a, uint64_t start_ns, struct err *err)
 		.image_path = a->image_path,
 		.snapshots = a->snapshots,
 		.hold = a->hold,
+		.cold = a->cold,
 		.track = a->track,
 		.memory_size = a->memory,
 		.boot_timeout_ns = a->boot_timeout * NS_PER_SEC,

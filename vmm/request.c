@@ -153,6 +153,7 @@ static _Noreturn void child_run(struct vm *parent, const struct snapshot_state *
 	const int keep[] = { fd, reports, parent->kvm.dev, parent->options->kernel_fd };
 
 	jail_close_others(keep, sizeof(keep) / sizeof(keep[0]));
+	warm_populate(parent);
 	options.channel_fd = fd;
 	options.initd_fd = options.image_fd = -1;
 	options.snapshot_count = 0;

@@ -491,13 +491,16 @@ static int init_restore(struct vm *vm, struct err *err)
 	}
 	r = devices_init(vm, GENERATION_FIRST, err);
 	relay_set_held(&vm->relay);
+	if (r == 0)
+		r = warm_init(&vm->warm, memory_ram_size(&vm->memory), err);
 	return r == 0 ? events_init(vm, err) : r;
 }
 
 static void vm_zero(struct vm *vm, const struct vm_options *options)
 {
 	*vm = (struct vm){ .options = options, .kvm = KVM_INIT, .wake_fd = -1,
-			   .bell_fds = { -1, -1 }, .smaps_fd = -1, .request.reports = -1 };
+			   .bell_fds = { -1, -1 }, .smaps_fd = -1, .request.reports = -1,
+			   .warm = WARM_INIT };
 }
 
 static int vm_loop_init(struct vm *vm, struct err *err)
@@ -587,6 +590,8 @@ int vm_start(struct vm *vm, bool jailed, struct err *err)
 		return err_set_errno(err, r, "cannot start the VM");
 	if (!o->hold)
 		vcpu_go(vm);
+	else if (!o->cold)
+		warm_probe(vm);
 	return 0;
 }
 
@@ -610,6 +615,7 @@ void vm_done(struct vm *vm)
 	loop_done(&vm->loop);
 	request_done(vm);
 	snapshot_state_done(&vm->held);
+	warm_done(&vm->warm);
 	relay_done(&vm->relay);
 	console_done(&vm->console);
 	platform_done(&vm->platform);

@@ -34,6 +34,7 @@
 #include "vmm/memory.h"
 #include "vmm/platform.h"
 #include "vmm/relay.h"
+#include "vmm/warm.h"
 
 #define VM_TEXT_MAX		2048u
 #define VM_SNAPSHOTS_MAX	32u	/* in a chain */
@@ -55,6 +56,7 @@ struct vm_options {
 	bool snapshots;			/* VM_SAVE and VM_FORK are possible */
 	bool track;			/* of a restored VM: note what changes from the start */
 	bool hold;			/* do not run, only fork; implies a snapshot */
+	bool cold;			/* with hold: no probe, for comparison (warm.h) */
 	uint64_t start_ns;		/* of the process, monotonic */
 };
 
@@ -123,6 +125,7 @@ struct vm {
 	uint8_t image_digest[SNAPSHOT_DIGEST];
 	uint8_t kernel_digest[SNAPSHOT_DIGEST];	/* of a restored VM; see vm_kernel_digest() */
 	struct snapshot_state held;	/* of a held VM */
+	struct warm warm;		/* likewise, and of its probe */
 	bool tracked;			/* KVM notes changed pages ... */
 	bool based;			/* ... since this snapshot: */
 	struct snapshot_id base;
