@@ -525,8 +525,11 @@ static bool channel_read(struct vm *vm)
 	return vm->state != VM_ENDING;
 }
 
-static void channel_write(struct vm *vm)
+/* Returns whether anything went out. */
+static bool channel_write(struct vm *vm)
 {
+	bool wrote = false;
+
 	while (vm->to_vmm.len > 0) {
 		size_t len;
 		const uint8_t *from = buf_front(&vm->to_vmm, &len);
@@ -540,7 +543,9 @@ static void channel_write(struct vm *vm)
 		if (n < 0)
 			break;
 		buf_consume(&vm->to_vmm, (size_t)n);
+		wrote = true;
 	}
+	return wrote;
 }
 
 void vm_pump_later(struct vm *vm)
@@ -558,7 +563,9 @@ static void vm_pump(struct deferred *deferred)
 		return;
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_pump(exec);
-	channel_write(vm);
+	/* That made room for bulk frames that had found none. */
+	if (channel_write(vm))
+		vm_pump_later(vm);
 	request_pump(vm);
 	watch_set(vm->pool->loop, &vm->channel, EPOLLIN |
 		  (vm->to_vmm.len > 0 || request_due(vm) ? EPOLLOUT : 0));

@@ -211,14 +211,11 @@ static void on_stdin(struct session *s)
 	casemate_call(s->c, "close-stdin", id, NULL);
 }
 
-/* What was read ahead is there already, so poll comes after it. */
+/* What was read ahead is there already, so poll comes after it, and after what it changed:
+ * credit may have come for a stdin that was waiting for it. */
 static void session_step(struct session *s)
 {
-	struct pollfd p[3] = {
-		{ casemate_fd(s->c), POLLIN, 0 },
-		{ s->signals, POLLIN, 0 },
-		{ s->stdin_open && s->stdin_credit > 0 ? 0 : -1, POLLIN, 0 },
-	};
+	struct pollfd p[3];
 	struct casemate_event e;
 	int r;
 
@@ -230,6 +227,9 @@ static void session_step(struct session *s)
 	}
 	if (s->done)
 		return;
+	p[0] = (struct pollfd){ casemate_fd(s->c), POLLIN, 0 };
+	p[1] = (struct pollfd){ s->signals, POLLIN, 0 };
+	p[2] = (struct pollfd){ s->stdin_open && s->stdin_credit > 0 ? 0 : -1, POLLIN, 0 };
 	if (poll(p, 3, time_left_ms(s)) == 0 && time_left_ms(s) == 0)
 		session_end(s, 128 + s->signal_seen);
 	if (p[1].revents)
