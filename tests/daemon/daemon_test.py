@@ -656,6 +656,21 @@ def files_left(d):
     return [f for f in os.listdir(state) if f != 'lock'] if os.path.isdir(state) else []
 
 
+def what_they_do(d):
+    """Where the daemon and its VMMs are, for a failure that is about waiting."""
+    text = ''
+    for pid in [d.process.pid, *d.vmms()]:
+        try:
+            found = []
+            for name in 'wchan', 'syscall', 'stat':
+                with open(f'/proc/{pid}/{name}', encoding='ascii') as file:
+                    found.append(file.read().strip())
+            text += f'{pid}: {" | ".join(found)} | {len(os.listdir(f"/proc/{pid}/fd"))} fds\n'
+        except OSError as e:
+            text += f'{pid}: {e}\n'
+    return text
+
+
 def run(function):
     d = Daemon(*getattr(function, 'options', ()), kernel=getattr(function, 'kernel', 'kernel'))
     try:
@@ -682,6 +697,7 @@ def run(function):
         assert not d.vmms() and not files_left(d) and not os.path.exists(d.path)
         assert 'runtime error' not in d.logged() and 'Sanitizer' not in d.logged(), d.logged()
     finally:
+        autopsy = '' if sys.exc_info()[0] in (None, Skip) else what_they_do(d)
         if d.process.poll() is None:
             d.kill()
         for pid in d.vmms():
@@ -690,7 +706,7 @@ def run(function):
             except ProcessLookupError:
                 pass
         if sys.exc_info()[0] not in (None, Skip):
-            sys.stderr.write(d.logged()[-3000:])
+            sys.stderr.write(d.logged()[-3000:] + autopsy)
         d.stop()
 
 
