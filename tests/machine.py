@@ -25,7 +25,7 @@ REHEARSAL = os.path.join(ROOT, 'tools/rehearsal')
 starting = threading.Lock()
 SCALE = 10              # on the limits inside tests
 LIMIT_SCALE = 5         # on meson's limit of a whole test
-MACHINES = 3            # tries of a test whose machine stood still
+MACHINES = 5            # tries of a test whose machine stood still
 KEEP = ('CASEMATE_TEST_IMAGE',)
 
 
