@@ -13,7 +13,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 BUILD = os.environ.get('CASEMATE_BUILD', os.path.join(ROOT, 'build'))
 SCALE = int(os.environ.get('CASEMATE_TIME_SCALE', '1'))
-LIMIT = 20 * SCALE
+LIMIT = 50 * SCALE
 WORD = re.compile(rb'''(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'])+''')
 ESCAPES = {b'n': b'\n', b't': b'\t', b'r': b'\r', b'\\': b'\\', b'"': b'"'}
 
