@@ -197,6 +197,18 @@ void pending_end(struct pending *p)
 	free(p);
 }
 
+void pending_done(struct waiter *waiter, void *what, const struct err *err)
+{
+	struct pending *p = list_entry(waiter, struct pending, waiter);
+	struct answer a;
+
+	if (p->client) {
+		answer_begin(&a, "+", p->tag);
+		answer_send(&a, p->client);
+	}
+	pending_end(p);
+}
+
 /* ---- Clients ---- */
 
 static void client_free(struct client *c)

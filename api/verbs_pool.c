@@ -249,18 +249,6 @@ static int verb_metrics(const struct request *q)
 	return 0;
 }
 
-static void stopped(struct waiter *waiter, void *what, const struct err *err)
-{
-	struct pending *p = list_entry(waiter, struct pending, waiter);
-	struct answer a;
-
-	if (p->client) {
-		answer_begin(&a, "+", p->tag);
-		answer_send(&a, p->client);
-	}
-	pending_end(p);
-}
-
 static int verb_stop(const struct request *q)
 {
 	struct server *s = q->client->server;
@@ -271,7 +259,7 @@ static int verb_stop(const struct request *q)
 		return -EACCES;
 	if (options_known(q, 1, "drain") < 0 || option_time(q, "drain", &drain) < 0)
 		return -EINVAL;
-	p = pending_new(q, sizeof(*p), stopped);
+	p = pending_new(q, sizeof(*p), pending_done);
 	if (!p)
 		return -ENOMEM;
 	list_add_tail(&s->stops, &p->waiter.link);

@@ -227,18 +227,6 @@ static int verb_info(const struct request *q)
 
 /* ---- kill ---- */
 
-static void killed(struct waiter *waiter, void *what, const struct err *err)
-{
-	struct pending *p = list_entry(waiter, struct pending, waiter);
-	struct answer a;
-
-	if (p->client) {
-		answer_begin(&a, "+", p->tag);
-		answer_send(&a, p->client);
-	}
-	pending_end(p);
-}
-
 static int verb_kill(const struct request *q)
 {
 	struct vm *vm = request_vm(q, q->line->words[1]);
@@ -246,7 +234,7 @@ static int verb_kill(const struct request *q)
 
 	if (!vm)
 		return -ENOENT;
-	p = pending_new(q, sizeof(*p), killed);
+	p = pending_new(q, sizeof(*p), pending_done);
 	if (!p)
 		return -ENOMEM;
 	vm_kill(vm, "killed", &p->waiter, "a client asked for it");
@@ -406,7 +394,7 @@ static int verb_fork(const struct request *q)
 	if (count < 1 || (o.label && strlen(o.label) > POOL_LABEL_MAX))
 		return fail(q, EINVAL, "count is from 1 to %u, a label has at most %u bytes",
 			    FORK_MAX, POOL_LABEL_MAX);
-	w = pending_new(q, sizeof(*w), killed);
+	w = pending_new(q, sizeof(*w), pending_done);
 	if (!w)
 		return -ENOMEM;
 	w->bound = bound;
