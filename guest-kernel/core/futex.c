@@ -140,7 +140,15 @@ static int wake_key(const struct futex_key *key, int n, uint32_t bitset)
 
 /* ---- waiting ---- */
 
-/* Absolute deadline of the clock that realtime says; NO_DEADLINE: none. */
+/* Sleeps once, to an absolute deadline of the clock that realtime says; NO_DEADLINE: none. */
+static int waiter_sleep(uint64_t deadline, bool realtime)
+{
+	if (realtime && deadline != NO_DEADLINE)
+		return sleep_once_realtime(deadline);
+	return sleep_once(deadline, true);
+}
+
+/* deadline and realtime as for waiter_sleep(). */
 static long wait_until(uint32_t __user *uaddr, bool shared, uint32_t val, uint64_t deadline,
 		       bool realtime, uint32_t bitset)
 {
@@ -160,12 +168,8 @@ static long wait_until(uint32_t __user *uaddr, bool shared, uint32_t val, uint64
 		return -EAGAIN;
 	waiter_queue(&w, inode);
 	r = 0;
-	while (w.queued && r == 0) {
-		if (realtime && deadline != NO_DEADLINE)
-			r = sleep_once_realtime(deadline);
-		else
-			r = sleep_once(deadline, true);
-	}
+	while (w.queued && r == 0)
+		r = waiter_sleep(deadline, realtime);
 	if (!w.queued)
 		return 0;
 	waiter_unqueue(&w);
@@ -440,12 +444,8 @@ static long futex_lock_pi(uint32_t __user *uaddr, bool shared, uint64_t deadline
 		dead = w.owner;		/* if it is to be looked at again, then for this */
 		waiter_queue(&w, inode);
 		pi_waiters++;
-		while (w.queued && w.owner != 0 && r == 0) {
-			if (realtime && deadline != NO_DEADLINE)
-				r = sleep_once_realtime(deadline);
-			else
-				r = sleep_once(deadline, true);
-		}
+		while (w.queued && w.owner != 0 && r == 0)
+			r = waiter_sleep(deadline, realtime);
 		if (!w.queued)
 			return 0;
 		waiter_unqueue(&w);
