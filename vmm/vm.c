@@ -344,15 +344,16 @@ static int devices_init(struct vm *vm, uint64_t generation, struct err *err)
 }
 
 /* SHA-256 of the first bytes of the image, IMAGE_DIGEST_BYTES of them at most; zeros where
- * there is none. */
+ * there is none, or nobody will ask. */
 static int image_digest_take(struct vm *vm, struct err *err)
 {
+	const struct vm_options *o = vm->options;
 	uint8_t bytes[IMAGE_DIGEST_BYTES];
 	ssize_t n;
 
-	if (vm->options->image_fd < 0)
+	if (o->image_fd < 0 || (!o->snapshots && o->snapshot_count == 0))
 		return 0;
-	n = pread(vm->options->image_fd, bytes, sizeof(bytes), 0);
+	n = pread(o->image_fd, bytes, sizeof(bytes), 0);
 	if (n < 0)
 		return err_set_errno(err, errno, "cannot read the root image");
 	snapshot_digest(bytes, (size_t)n, vm->image_digest);
