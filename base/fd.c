@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,4 +80,27 @@ int fd_open_file(const char *path, uint64_t *ret_size)
 		return -ENODEV;
 	*ret_size = (uint64_t)st.st_size;
 	return fd_take(&fd);
+}
+
+ssize_t fd_send(int socket, const void *data, size_t len, const int *fds, unsigned int count)
+{
+	struct iovec iov = { (void *)(uintptr_t)data, len };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * FD_SEND_MAX)];
+	} control = { .bytes = { 0 } };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1,
+				  .msg_control = control.bytes,
+				  .msg_controllen = CMSG_SPACE(sizeof(int) * count) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+	ssize_t n;
+
+	if (count < 1 || count > FD_SEND_MAX)
+		return -EINVAL;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+	memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	n = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return n < 0 ? -errno : n;
 }

@@ -157,23 +157,11 @@ static ssize_t request_send(const struct vm *vm, const struct vm_request *q)
 		struct cm_vm_fork fork;
 	} frame = { .fork = { .count = q->count } };
 	size_t payload = q->fork ? sizeof(frame.fork) : 0;
-	struct iovec iov = { &frame, sizeof(frame.head) + payload };
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * CM_VM_FORK_MAX)];
-	} control = { .bytes = { 0 } };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1,
-				  .msg_control = control.bytes,
-				  .msg_controllen = CMSG_SPACE(sizeof(int) * q->count) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 
+	_Static_assert(CM_VM_FORK_MAX <= FD_SEND_MAX, "descriptors in a message");
 	frame.head = frame_head(q->fork ? CM_F_VM_FORK : CM_F_VM_SAVE, 0, 0,
 				(uint32_t)payload);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int) * q->count);
-	memcpy(CMSG_DATA(c), q->fds, sizeof(int) * q->count);
-	return sendmsg(vm->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return fd_send(vm->socket, &frame, sizeof(frame.head) + payload, q->fds, q->count);
 }
 
 bool request_due(const struct vm *vm)
@@ -187,10 +175,12 @@ bool request_due(const struct vm *vm)
 void request_pump(struct vm *vm)
 {
 	struct vm_request *q = request_first(vm);
+	ssize_t sent;
 
 	if (!q || q->sent || vm->to_vmm.len > 0)
 		return;
-	if (request_send(vm, q) < 0 && (errno == EAGAIN || errno == EINTR))
+	sent = request_send(vm, q);
+	if (sent == -EAGAIN || sent == -EINTR)
 		return;
 	/* Any other failure is a lost channel, which is about to be noticed. */
 	q->sent = true;

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -52,23 +51,11 @@ int save_request(const struct save *save, int channel, bool incremental, struct 
 {
 	struct cm_frame head = frame_head(CM_F_VM_SAVE,
 					  incremental ? CM_SAVE_INCREMENTAL : 0, 0, 0);
-	struct iovec iov = { &head, sizeof(head) };
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { .bytes = { 0 } };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1,
-				  .msg_control = control.bytes,
-				  .msg_controllen = sizeof(control.bytes) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+	ssize_t n = fd_send(channel, &head, sizeof(head), &save->fd, 1);
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &save->fd, sizeof(int));
 	/* 16 bytes into a socket that was empty: whole or not at all. */
-	if (sendmsg(channel, &message, MSG_NOSIGNAL) != (ssize_t)sizeof(head))
-		return err_set_errno(err, errno, "cannot ask the VMM for a snapshot");
+	if (n != (ssize_t)sizeof(head))
+		return err_set_errno(err, (int)n, "cannot ask the VMM for a snapshot");
 	return 0;
 }
 
