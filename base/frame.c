@@ -189,6 +189,36 @@ const char *frame_check_payload(const struct cm_frame *head, const uint8_t *payl
 	}
 }
 
+static int string_add(uint8_t *payload, size_t *used, const char *text)
+{
+	size_t n = strlen(text) + 1;
+
+	if (n > CM_FRAME_MAX - *used)
+		return -E2BIG;
+	memcpy(payload + *used, text, n);
+	*used += n;
+	return 0;
+}
+
+int frame_exec(uint8_t *payload, const struct cm_exec *head, const char *const *argv,
+	       const char *const *env, const char *cwd, struct err *err)
+{
+	size_t used = sizeof(*head);
+	int r = head->argc > CM_EXEC_STRINGS || head->envc > CM_EXEC_STRINGS ? -E2BIG : 0;
+
+	memcpy(payload, head, sizeof(*head));
+	for (uint32_t i = 0; i < head->argc && r == 0; i++)
+		r = string_add(payload, &used, argv[i]);
+	for (uint32_t i = 0; i < head->envc && r == 0; i++)
+		r = string_add(payload, &used, env[i]);
+	if (r == 0)
+		r = string_add(payload, &used, cwd);
+	if (r < 0)
+		return err_set(err, E2BIG, "the command's arguments and environment are too "
+			       "long: %u bytes are possible", CM_FRAME_MAX);
+	return (int)used;
+}
+
 int frame_decoder_init(struct frame_decoder *decoder, enum frame_dir dir)
 {
 	*decoder = (struct frame_decoder){ .dir = dir, .bytes = malloc(FRAME_BYTES_MAX) };

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "abi/channel.h"
+#include "base/err.h"
 
 #define FRAME_BYTES_MAX	(sizeof(struct cm_frame) + CM_FRAME_MAX)
 
@@ -57,6 +58,11 @@ int frame_decoder_feed(struct frame_decoder *decoder, const uint8_t *data, size_
 /* Checks a header, then a payload, as the decoder does. NULL or what is wrong. */
 const char *frame_check_head(enum frame_dir dir, const struct cm_frame *head);
 const char *frame_check_payload(const struct cm_frame *head, const uint8_t *payload);
+
+/* Makes the payload of EXEC: head, whose argc and envc say how many strings there are, and the
+ * strings. `payload` has CM_FRAME_MAX bytes. Returns its length, or -E2BIG with err set. */
+int frame_exec(uint8_t *payload, const struct cm_exec *head, const char *const *argv,
+	       const char *const *env, const char *cwd, struct err *err);
 
 /* A header with its reserved field zero. */
 struct cm_frame frame_head(uint16_t type, uint16_t flags, uint32_t id, uint32_t length);

@@ -97,17 +97,6 @@ static struct exec *exec_make(struct vm *vm)
 	return exec;
 }
 
-static int string_add(uint8_t *payload, size_t *used, const char *text)
-{
-	size_t n = strlen(text) + 1;
-
-	if (n > CM_FRAME_MAX - *used)
-		return -E2BIG;
-	memcpy(payload + *used, text, n);
-	*used += n;
-	return 0;
-}
-
 /* The payload of EXEC in *ret, malloc'd. Returns its length or -errno. */
 static int payload_make(const struct exec_options *o, uint8_t **ret, struct err *err)
 {
@@ -115,25 +104,16 @@ static int payload_make(const struct exec_options *o, uint8_t **ret, struct err 
 				.rows = o->tty ? o->rows : 0,
 				.columns = o->tty ? o->columns : 0 };
 	uint8_t *payload = malloc(CM_FRAME_MAX);
-	size_t used = sizeof(head);
-	int r = payload ? 0 : -ENOMEM;
+	int r;
 
-	if (r == 0)
-		memcpy(payload, &head, sizeof(head));
-	for (uint32_t i = 0; i < o->argc && r == 0; i++)
-		r = string_add(payload, &used, o->argv[i]);
-	for (uint32_t i = 0; i < o->envc && r == 0; i++)
-		r = string_add(payload, &used, o->env[i]);
-	if (r == 0)
-		r = string_add(payload, &used, o->cwd ? o->cwd : "");
-	if (r < 0) {
+	if (!payload)
+		return err_set_errno(err, ENOMEM, "no memory for a command");
+	r = frame_exec(payload, &head, o->argv, o->env, o->cwd ? o->cwd : "", err);
+	if (r < 0)
 		free(payload);
-		return r == -ENOMEM ? err_set_errno(err, r, "no memory for a command") :
-			err_set(err, E2BIG, "the command's arguments and environment are too "
-				"long: %u bytes are possible", CM_FRAME_MAX);
-	}
-	*ret = payload;
-	return (int)used;
+	else
+		*ret = payload;
+	return r;
 }
 
 /* What the frame's check would refuse is refused here, with words. */

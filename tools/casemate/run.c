@@ -124,45 +124,27 @@ static void frame_queue(struct run *run, uint16_t type, uint32_t id, const void 
 
 /* ---- EXEC ---- */
 
-static int string_add(uint8_t *payload, size_t *used, const char *text)
-{
-	size_t n = strlen(text) + 1;
-
-	if (n > CM_FRAME_MAX - *used)
-		return -E2BIG;
-	memcpy(payload + *used, text, n);
-	*used += n;
-	return 0;
-}
-
 static int exec_queue(struct run *run)
 {
 	const struct run_options *o = run->options;
 	static uint8_t payload[CM_FRAME_MAX];
 	struct cm_exec exec = { .argc = o->argc, .envc = o->envc };
 	struct cm_frame head;
-	size_t used = sizeof(exec);
 	struct winsize size;
-	int r = o->argc > CM_EXEC_STRINGS ? -E2BIG : 0;
+	int used;
 
 	if (o->tty && ioctl(0, TIOCGWINSZ, &size) == 0) {
 		exec.rows = size.ws_row;
 		exec.columns = size.ws_col;
 	}
-	memcpy(payload, &exec, sizeof(exec));
-	for (unsigned int i = 0; i < o->argc && r == 0; i++)
-		r = string_add(payload, &used, o->argv[i]);
-	for (unsigned int i = 0; i < o->envc && r == 0; i++)
-		r = string_add(payload, &used, o->env[i]);
-	if (r == 0)
-		r = string_add(payload, &used, o->workdir);
-	if (r < 0)
-		return err_set(&run->err, E2BIG, "the command's arguments and environment are "
-			       "too long: %u bytes are possible", CM_FRAME_MAX);
+	used = frame_exec(payload, &exec, (const char *const *)o->argv, o->env, o->workdir,
+			  &run->err);
+	if (used < 0)
+		return used;
 	head = frame_head(CM_F_EXEC, (uint16_t)((o->tty ? CM_EXEC_TTY : 0) |
 			  (run->stdin_open ? CM_EXEC_STDIN : 0)), run->exec_id, (uint32_t)used);
 	buf_append(&run->to_vmm, &head, sizeof(head));
-	return buf_append(&run->to_vmm, payload, used);
+	return buf_append(&run->to_vmm, payload, (size_t)used);
 }
 
 /* ---- Frames from the VMM ---- */
