@@ -108,10 +108,10 @@ int chain_open(struct chain *chain, const char *path, struct err *err)
 		struct snapshot s;
 		int fd;
 
-		if (chain->count == CHAIN_MAX) {
+		if (chain->count == SNAPSHOT_CHAIN_MAX) {
 			r = err_set(err, E2BIG, "the snapshot %s builds on more than %u others; "
 				    "casemate snapshot compact makes one of them", path,
-				    CHAIN_MAX - 1);
+				    SNAPSHOT_CHAIN_MAX - 1);
 			break;
 		}
 		fd = snapshot_file(at, &s, err);

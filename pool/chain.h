@@ -10,11 +10,10 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-#define CHAIN_MAX	32u	/* files in a chain, as the VMM has it */
+#include "snapshot/file.h"
 
 struct chain {
-	int fds[CHAIN_MAX];	/* the full snapshot first */
+	int fds[SNAPSHOT_CHAIN_MAX];	/* the full snapshot first */
 	unsigned int count;	/* 0: no snapshot */
 	char image[PATH_MAX];	/* where the root image was, "": there was none */
 	uint64_t image_size;

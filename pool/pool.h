@@ -32,6 +32,7 @@
 #include "base/list.h"
 #include "pool/evloop.h"
 #include "pool/spawn.h"
+#include "snapshot/file.h"
 
 #define POOL_NAME_MAX		63u	/* of VMs, templates */
 #define POOL_LABEL_MAX		127u
@@ -262,7 +263,7 @@ struct template {
 	struct pool *pool;
 	char name[POOL_NAME_MAX + 1];
 	char path[PATH_MAX];
-	int fds[SPAWN_SNAPSHOTS];
+	int fds[SNAPSHOT_CHAIN_MAX];
 	unsigned int fd_count;
 	int image_fd;
 	char image_path[PATH_MAX];

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "snapshot/file.h"
 
 #define CHANNEL_FD	3
 #define IMAGE_FD	4
@@ -98,10 +99,10 @@ int spawn_image_open(const char *path, int *ret_fd, struct err *err)
 
 /* The VMM's command line and what its descriptors are to be. */
 struct command {
-	const char *argv[32 + 2 * SPAWN_SNAPSHOTS];
+	const char *argv[32 + 2 * SNAPSHOT_CHAIN_MAX];
 	unsigned int argc;
-	char memory[32], numbers[SPAWN_SNAPSHOTS][12];
-	int fds[2 + SPAWN_SNAPSHOTS];	/* become CHANNEL_FD, and those after it */
+	char memory[32], numbers[SNAPSHOT_CHAIN_MAX][12];
+	int fds[2 + SNAPSHOT_CHAIN_MAX];	/* become CHANNEL_FD, and those after it */
 	unsigned int fd_count;
 };
 
@@ -185,7 +186,7 @@ static int fds_raise(struct command *c)
 		if (c->fds[i] < 0)
 			continue;
 		c->fds[i] = fcntl(c->fds[i], F_DUPFD_CLOEXEC, CHANNEL_FD + 2 +
-				  (int)SPAWN_SNAPSHOTS);
+				  (int)SNAPSHOT_CHAIN_MAX);
 		if (c->fds[i] < 0) {
 			int error = errno;
 

@@ -17,8 +17,6 @@
 
 #include "base/err.h"
 
-#define SPAWN_SNAPSHOTS	32u	/* files in a chain, as the VMM has it */
-
 struct spawn_programs {
 	char vmm[PATH_MAX], kernel[PATH_MAX], initd[PATH_MAX];
 	char image[PATH_MAX];		/* the default one, "": there is none */

@@ -109,8 +109,6 @@ static struct template *template_make(struct pool *pool, const char *name, const
 	return t;
 }
 
-_Static_assert(CHAIN_MAX == SPAWN_SNAPSHOTS, "files in a chain");
-
 static void zygote_start(struct template *t)
 {
 	struct vm_options o = { .role = VM_HELD, .owner = t->pool->self, .template = t };

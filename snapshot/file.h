@@ -24,6 +24,7 @@
 #include "snapshot/state.h"
 
 #define SNAPSHOT_PAGE	4096u
+#define SNAPSHOT_CHAIN_MAX	32u	/* files that a VM is restored from, one on the other */
 #define SNAPSHOT_CHUNK	(2u << 20)	/* bytes of memory under one digest */
 #define SNAPSHOT_SECTIONS_MAX	64u
 

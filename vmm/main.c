@@ -29,7 +29,7 @@
 struct arguments {
 	const char *kernel, *initd, *image, *image_path;
 	int image_fd, channel_fd;
-	int snapshot_fds[VM_SNAPSHOTS_MAX];
+	int snapshot_fds[SNAPSHOT_CHAIN_MAX];
 	unsigned int snapshot_count;
 	uint64_t memory, boot_timeout;
 	const char *bootargs;
@@ -109,9 +109,9 @@ static int parse_one(struct arguments *a, int option, struct err *err)
 		break;
 	case 'R':
 		r = parse_number(optarg, 1023, &number);
-		if (a->snapshot_count == VM_SNAPSHOTS_MAX)
+		if (a->snapshot_count == SNAPSHOT_CHAIN_MAX)
 			return err_set(err, E2BIG, "a chain of more than %u snapshots: casemate "
-				       "snapshot compact makes one of them", VM_SNAPSHOTS_MAX);
+				       "snapshot compact makes one of them", SNAPSHOT_CHAIN_MAX);
 		a->snapshot_fds[a->snapshot_count++] = (int)number;
 		break;
 	case 'H':
@@ -231,7 +231,7 @@ static void report(int channel_fd, const struct err *err)
 
 static int begin(const struct arguments *a, struct err *err)
 {
-	int keep[VM_SNAPSHOTS_MAX + 2] = { a->channel_fd, a->image_fd };
+	int keep[SNAPSHOT_CHAIN_MAX + 2] = { a->channel_fd, a->image_fd };
 
 	memcpy(keep + 2, a->snapshot_fds, a->snapshot_count * sizeof(keep[0]));
 	/* Children that write snapshots or run forked VMs are nobody's to wait for. */

@@ -446,8 +446,8 @@ int vm_track(struct vm *vm, struct err *err)
 static int chain_load(struct vm *vm, struct snapshot_state *ret_state, struct err *err)
 {
 	const struct vm_options *o = vm->options;
-	static struct snapshot files[VM_SNAPSHOTS_MAX];
-	const struct snapshot *chain[VM_SNAPSHOTS_MAX];
+	static struct snapshot files[SNAPSHOT_CHAIN_MAX];
+	const struct snapshot *chain[SNAPSHOT_CHAIN_MAX];
 	struct snapshot *last = &files[o->snapshot_count - 1];
 	int r = 0;
 

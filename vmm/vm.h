@@ -36,8 +36,7 @@
 #include "vmm/relay.h"
 #include "vmm/warm.h"
 
-#define VM_TEXT_MAX		2048u
-#define VM_SNAPSHOTS_MAX	32u	/* in a chain */
+#define VM_TEXT_MAX	2048u
 
 struct vm_options {
 	int kernel_fd;			/* all owned by the caller, -1: none */
