@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/value.h"
+#include "base/value.h"
 
 static int verb_hello(const struct request *q)
 {
@@ -189,7 +189,7 @@ int option_time(const struct request *q, const char *name, uint64_t *ret)
 {
 	const char *text = option(q, name);
 
-	if (text && value_time(text, ret) < 0)
+	if (text && value_time(text, VALUE_TIME_MAX, ret) < 0)
 		return fail(q, EINVAL, "%s wants a time such as 30s, not %.40s", name, text);
 	return 0;
 }

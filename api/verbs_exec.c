@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "api/value.h"
+#include "base/value.h"
 
 #define PIECE	32768u		/* bytes of one stream at a time, so that all have their turn */
 

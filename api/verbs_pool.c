@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/value.h"
+#include "base/value.h"
 #include "base/time.h"
 
 #define DRAIN_DEFAULT_NS	0

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "abi/layout.h"
-#include "api/value.h"
+#include "base/value.h"
 #include "base/time.h"
 #include "pool/save.h"
 

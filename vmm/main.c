@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/frame.h"
 #include "base/time.h"
+#include "base/value.h"
 #include "vmm/jail.h"
 #include "vmm/vm.h"
 
@@ -55,19 +56,6 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static int parse_number(const char *text, uint64_t max, uint64_t *ret_value)
-{
-	char *end;
-	unsigned long long value;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || value > max)
-		return -EINVAL;
-	*ret_value = value;
-	return 0;
-}
-
 static int parse_one(struct arguments *a, int option, struct err *err)
 {
 	uint64_t number = 0;
@@ -84,18 +72,18 @@ static int parse_one(struct arguments *a, int option, struct err *err)
 		a->image = optarg;
 		break;
 	case 'M':
-		r = parse_number(optarg, 1023, &number);
+		r = value_number(optarg, 1023, &number);
 		a->image_fd = (int)number;
 		break;
 	case 's':
-		r = parse_number(optarg, UINT64_MAX, &a->memory);
+		r = value_number(optarg, UINT64_MAX, &a->memory);
 		break;
 	case 'c':
-		r = parse_number(optarg, 1023, &number);
+		r = value_number(optarg, 1023, &number);
 		a->channel_fd = (int)number;
 		break;
 	case 't':
-		r = parse_number(optarg, 3600, &a->boot_timeout);
+		r = value_number(optarg, 3600, &a->boot_timeout);
 		break;
 	case 'b':
 		a->bootargs = optarg;
@@ -108,7 +96,7 @@ static int parse_one(struct arguments *a, int option, struct err *err)
 		a->snapshots = true;
 		break;
 	case 'R':
-		r = parse_number(optarg, 1023, &number);
+		r = value_number(optarg, 1023, &number);
 		if (a->snapshot_count == SNAPSHOT_CHAIN_MAX)
 			return err_set(err, E2BIG, "a chain of more than %u snapshots: casemate "
 				       "snapshot compact makes one of them", SNAPSHOT_CHAIN_MAX);

@@ -8,7 +8,7 @@
 #include <CUnit/Basic.h>
 
 #include "api/line.h"
-#include "api/value.h"
+#include "base/value.h"
 
 /* Reads `text` in pieces of `step` bytes and gives the first line. Returns next()'s result. */
 static int read_line(struct line_reader *reader, const char *text, size_t len, size_t step,
@@ -203,12 +203,13 @@ static void test_values(void)
 	bool b;
 
 	CU_ASSERT(value_size("256M", &v) == 0 && v == 256ull << 20);
-	CU_ASSERT(value_time("10ms", &v) == 0 && v == 10000000);
-	CU_ASSERT(value_time("2m", &v) == 0 && v == 120000000000ull);
+	CU_ASSERT(value_time("10ms", VALUE_TIME_MAX, &v) == 0 && v == 10000000);
+	CU_ASSERT(value_time("2m", VALUE_TIME_MAX, &v) == 0 && v == 120000000000ull);
 	CU_ASSERT(value_size("99999999999999999999", &v) < 0);
 	CU_ASSERT(value_size("18446744073709551615G", &v) < 0);
 	CU_ASSERT(value_size("-1", &v) < 0 && value_size("", &v) < 0 && value_size("1T", &v) < 0);
-	CU_ASSERT(value_time("1001h0", &v) < 0 && value_time("24001h", &v) < 0);
+	CU_ASSERT(value_time("1001h0", VALUE_TIME_MAX, &v) < 0 &&
+		  value_time("24001h", VALUE_TIME_MAX, &v) < 0);
 	CU_ASSERT(value_number("11", 10, &v) < 0 && value_number("10", 10, &v) == 0);
 	CU_ASSERT(value_bool("yes", &b) == 0 && b && value_bool("true", &b) < 0);
 	CU_ASSERT(value_signal("TERM", &s) == 0 && s == 15);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time.h"
+#include "base/value.h"
 
 #define MEMORY_DEFAULT	(256ull << 20)
 
@@ -32,19 +32,6 @@ static const struct option options_known[] = {
 	{ "trace", no_argument, NULL, 'S' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
-};
-
-struct unit {
-	const char *suffix;
-	uint64_t factor;
-};
-
-static const struct unit memory_units[] = {
-	{ "", 1 }, { "K", 1ull << 10 }, { "M", 1ull << 20 }, { "G", 1ull << 30 }, { NULL, 0 },
-};
-static const struct unit time_units[] = {
-	{ "ms", NS_PER_SEC / 1000 }, { "s", NS_PER_SEC }, { "", NS_PER_SEC },
-	{ "m", 60 * NS_PER_SEC }, { "h", 3600 * NS_PER_SEC }, { NULL, 0 },
 };
 
 /* What every task gets; --env replaces by name. The host's own environment stays here. */
@@ -81,24 +68,6 @@ void run_usage(void)
 	     "failed; 126 not executable; 127 not found.");
 }
 
-/* A decimal number with one of the suffixes. Returns 0 or -EINVAL. */
-static int parse_units(const char *text, const struct unit *units, uint64_t *ret_value)
-{
-	unsigned long long number;
-	char *end;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno || text[0] < '0' || text[0] > '9')
-		return -EINVAL;
-	for (; units->suffix; units++) {
-		if (!strcmp(end, units->suffix))
-			return __builtin_mul_overflow(number, units->factor, ret_value) ?
-				-EINVAL : 0;
-	}
-	return -EINVAL;
-}
-
 static int env_add(struct run_options *o, const char *text, struct err *err)
 {
 	const char *equals = strchr(text, '=');
@@ -126,12 +95,12 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 		o->image = optarg;
 		return 0;
 	case 'm':
-		if (parse_units(optarg, memory_units, &o->memory) < 0 || o->memory == 0)
+		if (value_size(optarg, &o->memory) < 0 || o->memory == 0)
 			return err_set(err, EINVAL, "--mem wants a size such as 256M, not %s",
 				       optarg);
 		return 0;
 	case 't':
-		if (parse_units(optarg, time_units, &o->timeout_ns) < 0 || o->timeout_ns == 0)
+		if (value_time(optarg, UINT64_MAX, &o->timeout_ns) < 0 || o->timeout_ns == 0)
 			return err_set(err, EINVAL, "--timeout wants a time such as 30s, not %s",
 				       optarg);
 		return 0;

@@ -23,7 +23,7 @@
 
 #include "api/path.h"
 #include "api/server.h"
-#include "api/value.h"
+#include "base/value.h"
 #include "base/fd.h"
 #include "base/time.h"
 
@@ -111,7 +111,7 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	case 'S': o->state = optarg; break;
 	case 'g': o->group = optarg; break;
 	case 'x': o->session = true; break;
-	case 'X': r = value_time(optarg, &o->session_idle_ns); break;
+	case 'X': r = value_time(optarg, VALUE_TIME_MAX, &o->session_idle_ns); break;
 	case 'r': r = value_number(optarg, 1023, &fd); o->ready_fd = (int)fd; break;
 	case 'V': o->vmm = optarg; break;
 	case 'k': o->kernel = optarg; break;

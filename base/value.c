@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values of the line protocol's options; see value.h. */
-#include "api/value.h"
+/* Values of options; see value.h. */
+#include "base/value.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "base/time.h"
-
-#define TIME_MAX_NS	(1000 * 24 * 3600 * NS_PER_SEC)
 
 struct unit {
 	const char *suffix;
@@ -71,11 +69,11 @@ int value_size(const char *text, uint64_t *ret_bytes)
 	return with_unit(text, size_units, ret_bytes);
 }
 
-int value_time(const char *text, uint64_t *ret_ns)
+int value_time(const char *text, uint64_t max_ns, uint64_t *ret_ns)
 {
 	uint64_t ns;
 
-	if (with_unit(text, time_units, &ns) < 0 || ns > TIME_MAX_NS)
+	if (with_unit(text, time_units, &ns) < 0 || ns > max_ns)
 		return -EINVAL;
 	*ret_ns = ns;
 	return 0;
