@@ -34,7 +34,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -44,6 +43,7 @@
 #include "pool/save.h"
 #include "tools/casemate/casemate.h"
 #include "tools/casemate/run_ready.h"
+#include "tools/casemate/terminal.h"
 
 #define TO_VMM_CAP	(4 * FRAME_BYTES_MAX)
 #define STDIN_CHUNK	32768u
@@ -80,7 +80,7 @@ struct run {
 	struct output out[2];
 	uint32_t stdin_credit;
 	bool stdin_open;
-	bool booted, started;
+	bool started;
 	bool exited;		/* status is the task's */
 	bool farewell_sent, report_done;
 	bool vm_gone, end_seen;
@@ -90,8 +90,7 @@ struct run {
 	uint64_t start_ns;
 	uint64_t deadline_ns;	/* when to stop next, 0: never */
 	struct err err;		/* says why when status is EXIT_CASEMATE */
-	bool tty_raw;
-	struct termios tty_before;
+	struct terminal terminal;
 };
 
 static void run_stop(struct run *run, int status)
@@ -338,7 +337,6 @@ static void on_booted(struct run *run, const struct frame *frame)
 {
 	const struct run_options *o = run->options;
 
-	run->booted = true;
 	if (o->verbose)
 		run_booted_show(frame, run->start_ns);
 	if (!o->from)
@@ -618,38 +616,6 @@ static void on_deadline(struct run *run)
 	run_stop(run, EXIT_TIMEOUT);
 }
 
-static int signals_open(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGWINCH);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static void terminal_raw(struct run *run)
-{
-	struct termios raw;
-
-	if (!run->options->tty || tcgetattr(0, &run->tty_before) < 0)
-		return;
-	raw = run->tty_before;
-	cfmakeraw(&raw);
-	run->tty_raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
-}
-
-static void terminal_restore(struct run *run)
-{
-	if (run->tty_raw)
-		tcsetattr(0, TCSADRAIN, &run->tty_before);
-	run->tty_raw = false;
-}
-
 /* ---- The loop ---- */
 
 /* With --verbose the guest is asked for its report and to power off, which is slower than
@@ -804,7 +770,7 @@ static int run_init(struct run *run, const struct run_options *options)
 		r = frame_decoder_init(&run->decoder, FRAME_VMM_TO_CLIENT);
 	if (r < 0)
 		return err_set_errno(&run->err, r, "cannot start");
-	run->signals = signals_open();
+	run->signals = terminal_signals();
 	if (run->signals < 0)
 		return err_set_errno(&run->err, errno, "cannot wait for signals");
 	if (options->save &&
@@ -846,10 +812,11 @@ int cmd_run(int argc, char **argv)
 		run_done(&run);
 		return casemate_fail("%s", run.err.text);
 	}
-	terminal_raw(&run);
+	if (options.tty)
+		terminal_raw(&run.terminal);
 	run_loop(&run);
 	last_words(&run);
-	terminal_restore(&run);
+	terminal_restore(&run.terminal);
 	vmm_end(&run);
 	if (options.save && !run.save_done && run.status == 0)
 		run.status = EXIT_CASEMATE;

@@ -21,12 +21,12 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/time.h"
 #include "tools/casemate/casemate.h"
+#include "tools/casemate/terminal.h"
 
 #define WINDOW		524288u
 #define WINDOW_TEXT	"window=524288"
@@ -40,12 +40,12 @@ struct session {
 	unsigned long long exec;
 	const char *name;
 	int signals;
-	bool tty, stdin_open, raw, done;
+	bool tty, stdin_open, done;
 	bool broken[2];			/* nobody reads our output any more */
 	uint64_t stdin_credit;
 	int status, signal_seen;
 	uint64_t deadline_ns;
-	struct termios before;
+	struct terminal terminal;
 };
 
 static void session_end(struct session *s, int status)
@@ -238,31 +238,6 @@ static void session_step(struct session *s)
 		on_stdin(s);
 }
 
-static void signals_open(struct session *s)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGWINCH);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static void terminal_raw(struct session *s)
-{
-	struct termios raw;
-
-	if (!s->tty || tcgetattr(0, &s->before) < 0)
-		return;
-	raw = s->before;
-	cfmakeraw(&raw);
-	s->raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
-}
-
 static int session_begin(struct session *s, const char *vm, char **argv,
 			 const char *const *options)
 {
@@ -300,16 +275,16 @@ int session_exec(struct casemate *c, const char *vm, char **argv, const char *co
 
 	if (tty && !isatty(0))
 		return casemate_fail("--tty needs a terminal as stdin");
-	signals_open(&s);
+	s.signals = terminal_signals();
 	if (s.signals < 0)
 		return casemate_fail("cannot wait for signals: %s", strerror(errno));
 	status = session_begin(&s, vm, argv, options);
 	if (status == 0) {
-		terminal_raw(&s);
+		if (tty)
+			terminal_raw(&s.terminal);
 		while (!s.done)
 			session_step(&s);
-		if (s.raw)
-			tcsetattr(0, TCSADRAIN, &s.before);
+		terminal_restore(&s.terminal);
 		status = s.status;
 	}
 	fd_close(s.signals);
