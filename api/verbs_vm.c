@@ -256,10 +256,12 @@ static void saved(struct waiter *waiter, void *what, const struct err *failed)
 	struct client *c = w->pending.client;
 	struct vm_request *q = what;
 	struct err err = failed ? *failed : (struct err)ERR_INIT;
+	struct snapshot_id id;
 	struct answer a;
 
+	memcpy(id.digest, q->saved.id, sizeof(id.digest));
 	if (!failed)
-		save_finish(&w->save, &q->saved, "", 0, &err);
+		save_commit(&w->save, &id, &err);
 	if (c && err.code) {
 		reply_err(c, w->pending.tag, &err);
 	} else if (c) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a VM to a file; see save.h. */
+/* A snapshot file on its way to its name; see save.h. */
 #include "pool/save.h"
 
 #include <errno.h>
@@ -8,43 +8,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/frame.h"
 #include "snapshot/mark.h"
 
-#define MODE	0600	/* it holds all of a guest's memory */
+#define MODE		0600	/* it holds all of a guest's memory */
+#define NAME_TRIES	100
 
-static int temporary_make(struct save *save)
+/* The directory that the file is to lie in. `copy` has PATH_MAX bytes and is written to. */
+static const char *directory_of(const char *path, char *copy)
 {
-	int n = snprintf(save->temporary, sizeof(save->temporary), "%s.XXXXXX", save->path);
-
-	return n >= (int)sizeof(save->temporary) ? -ENAMETOOLONG : 0;
+	strcpy(copy, path);
+	return dirname(copy);
 }
 
 int save_begin(struct save *save, const char *path, bool sync, struct err *err)
 {
-	char directory[PATH_MAX];
+	char copy[PATH_MAX];
+	struct stat st;
 	int r;
 
 	*save = (struct save){ .path = path, .sync = sync, .fd = -1 };
-	if (strlen(path) >= sizeof(directory))
+	if (strlen(path) + sizeof(".XXXXXXXX") > sizeof(copy))
 		return err_set(err, ENAMETOOLONG, "the name of the snapshot is too long");
-	strcpy(directory, path);
-	save->fd = open(dirname(directory), O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return err_set(err, EINVAL, "cannot make the snapshot %s: not a regular file",
+			       path);
+	save->fd = open(directory_of(path, copy), O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
 	if (save->fd >= 0)
 		return 0;
-	r = temporary_make(save);
-	if (r == 0) {
-		save->fd = mkostemp(save->temporary, O_CLOEXEC);
-		r = save->fd < 0 ? -errno : 0;
-	}
-	if (r < 0) {
-		save->temporary[0] = '\0';
-		return err_set_errno(err, r, "cannot make the snapshot %s", path);
-	}
-	return 0;
+	/* The filesystem has no files without a name. */
+	sprintf(save->temporary, "%s.XXXXXX", path);
+	save->fd = mkostemp(save->temporary, O_CLOEXEC);
+	if (save->fd >= 0)
+		return 0;
+	r = -errno;
+	save->temporary[0] = '\0';
+	return err_set_errno(err, r, "cannot make the snapshot %s", path);
 }
 
 int save_request(const struct save *save, int channel, bool incremental, struct err *err)
@@ -63,41 +67,39 @@ int save_request(const struct save *save, int channel, bool incremental, struct 
 static int name_give(struct save *save)
 {
 	char from[64];
-	int r = temporary_make(save);
 
 	snprintf(from, sizeof(from), "/proc/self/fd/%d", save->fd);
-	for (int i = 0; r == 0 && i < 100; i++) {
-		int fd;
+	for (int i = 0; i < NAME_TRIES; i++) {
+		unsigned int number;
 
-		temporary_make(save);
-		/* Finds a free name; the file that comes with it makes room for ours. */
-		fd = mkostemp(save->temporary, O_CLOEXEC);
-		if (fd < 0)
+		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 			return -errno;
-		close(fd);
-		unlink(save->temporary);
+		sprintf(save->temporary, "%s.%08x", save->path, number);
 		if (linkat(AT_FDCWD, from, AT_FDCWD, save->temporary, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
-		r = errno == EEXIST ? 0 : -errno;
+		save->temporary[0] = '\0';
+		if (errno != EEXIST)
+			return -errno;
 	}
-	save->temporary[0] = '\0';
-	return r < 0 ? r : -EEXIST;
+	return -EEXIST;
 }
 
-int save_finish(struct save *save, const struct cm_vm_saved *saved, const char *text,
-		size_t len, struct err *err)
+static int directory_sync(const char *path)
 {
-	struct snapshot_id id;
+	char copy[PATH_MAX];
+	FD_CLEANUP int fd = open(directory_of(path, copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+int save_commit(struct save *save, const struct snapshot_id *id, struct err *err)
+{
 	int r = 0;
 
-	if (saved->error)
-		return err_set(err, (int)saved->error, "the snapshot was not saved: %.*s",
-			       (int)len, text);
-	memcpy(id.digest, saved->id, sizeof(id.digest));
 	if (save->sync && fsync(save->fd) < 0)
 		return err_set_errno(err, errno, "cannot sync the snapshot %s", save->path);
 	/* A help, not a promise: without it the file is verified again when it is used. */
-	snapshot_mark_verified(save->fd, &id);
+	snapshot_mark_verified(save->fd, id);
 	if (!save->temporary[0])
 		r = name_give(save);
 	if (r == 0 && rename(save->temporary, save->path) < 0)
@@ -106,6 +108,10 @@ int save_finish(struct save *save, const struct cm_vm_saved *saved, const char *
 		return err_set_errno(err, r, "cannot give the snapshot its name %s", save->path);
 	save->temporary[0] = '\0';
 	save->fd = fd_close(save->fd);
+	r = save->sync ? directory_sync(save->path) : 0;
+	if (r < 0)
+		return err_set_errno(err, r, "the snapshot %s is there, but its folder cannot "
+				     "be synced", save->path);
 	return 0;
 }
 

@@ -10,30 +10,29 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "abi/channel.h"
 #include "base/err.h"
+#include "snapshot/file.h"
 
 struct save {
 	const char *path;		/* NULL: nothing is to be saved */
-	bool sync;
+	bool sync;		/* on the disk, name included, once committed */
 	char temporary[PATH_MAX];	/* "": the file has no name yet */
 	int fd;
 };
 
 #define SAVE_INIT { .path = NULL, .fd = -1 }
 
-/* Makes the file. Returns 0 or -errno with err set. */
+/* Makes the file; path is the caller's and stays as long as the save. Returns 0 or -errno with
+ * err set. */
 int save_begin(struct save *save, const char *path, bool sync, struct err *err);
 
 /* Asks the VMM to write it; the channel has room. Returns 0 or -errno with err set. */
 int save_request(const struct save *save, int channel, bool incremental, struct err *err);
 
-/* The VMM's answer came: gives the file its name. Returns 0 or -errno with err set. */
-int save_finish(struct save *save, const struct cm_vm_saved *saved, const char *text,
-		size_t len, struct err *err);
+/* The file is whole, and its content right: gives it its name. Returns 0 or -errno with err
+ * set; the file may then be there all the same, but perhaps not after a crash of the host. */
+int save_commit(struct save *save, const struct snapshot_id *id, struct err *err);
 
 /* Forgets a file that was not finished; harmless otherwise. */
 void save_abandon(struct save *save);

@@ -213,6 +213,7 @@ static void on_saved(struct run *run, const struct frame *frame)
 {
 	struct cm_vm_saved saved;
 	const char *text = (const char *)frame->payload + sizeof(saved);
+	struct snapshot_id id;
 
 	memcpy(&saved, frame->payload, sizeof(saved));
 	if (!run->save_asked || run->save_done) {
@@ -220,8 +221,11 @@ static void on_saved(struct run *run, const struct frame *frame)
 		return;
 	}
 	run->save_done = true;
-	if (save_finish(&run->save, &saved, text, frame->head.length - sizeof(saved),
-			&run->err) < 0) {
+	memcpy(id.digest, saved.id, sizeof(id.digest));
+	if (saved.error)
+		err_set(&run->err, (int)saved.error, "the snapshot was not saved: %.*s",
+			(int)(frame->head.length - sizeof(saved)), text);
+	if (saved.error || save_commit(&run->save, &id, &run->err) < 0) {
 		run->exited = false;
 		run_failed(run);
 		return;
