@@ -13,8 +13,6 @@
 #define KVM_VCPU_TSC_OFFSET 0
 #endif
 
-#define MSR_IA32_TSC	0x10u
-
 /* Those that the guest's programs or nucleus can have set, or that KVM resets to something
  * else than cpu_setup() did. A host that does not know one does not have it saved. */
 static const uint32_t saved_msrs[] = {
@@ -73,23 +71,23 @@ static const char *const xcr0_names[] = {
 };
 
 
-static uint32_t saved_word(const struct saved_cpuid *table, uint32_t function, uint32_t index,
-			   unsigned int reg)
+/* KVM's table as it is saved. */
+static void cpuid_from_kvm(const struct cpuid_table *table, struct saved_cpuid *ret)
+{
+	ret->count = table->head.nent;
+	for (uint32_t i = 0; i < table->head.nent; i++) {
+		const struct kvm_cpuid_entry2 *e = &table->entries[i];
+
+		ret->entries[i] = (struct saved_cpuid_entry){
+			e->function, e->index, e->flags, e->eax, e->ebx, e->ecx, e->edx };
+	}
+}
+
+static uint32_t word_of(const struct saved_cpuid *table, uint32_t function, uint32_t index,
+			unsigned int reg)
 {
 	for (uint32_t i = 0; i < table->count; i++) {
 		const struct saved_cpuid_entry *e = &table->entries[i];
-
-		if (e->function == function && e->index == index)
-			return (const uint32_t[]){ e->eax, e->ebx, e->ecx, e->edx }[reg];
-	}
-	return 0;
-}
-
-static uint32_t host_word(const struct cpuid_table *table, uint32_t function, uint32_t index,
-			  unsigned int reg)
-{
-	for (uint32_t i = 0; i < table->head.nent; i++) {
-		const struct kvm_cpuid_entry2 *e = &table->entries[i];
 
 		if (e->function == function && e->index == index)
 			return (const uint32_t[]){ e->eax, e->ebx, e->ecx, e->edx }[reg];
@@ -103,22 +101,24 @@ static int refuse(struct err *err, const char *what)
 		       "guest uses; restore it on a host that has it", what);
 }
 
-int cpu_check_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *host,
+int cpu_check_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *host_table,
 		    struct err *err)
 {
+	struct saved_cpuid host;
 	uint32_t missing;
 
+	cpuid_from_kvm(host_table, &host);
 	for (size_t i = 0; i < sizeof(feature_words) / sizeof(feature_words[0]); i++) {
 		const struct feature_word *w = &feature_words[i];
 
-		missing = saved_word(saved, w->function, w->index, w->reg) &
-			  ~host_word(host, w->function, w->index, w->reg);
+		missing = word_of(saved, w->function, w->index, w->reg) &
+			  ~word_of(&host, w->function, w->index, w->reg);
 		for (unsigned int bit = 0; bit < 32; bit++) {
 			if ((missing & 1u << bit) && w->names[bit][0])
 				return refuse(err, w->names[bit]);
 		}
 	}
-	missing = saved_word(saved, 0xd, 0, 0) & ~host_word(host, 0xd, 0, 0);
+	missing = word_of(saved, 0xd, 0, 0) & ~word_of(&host, 0xd, 0, 0);
 	if (missing) {
 		unsigned int bit = (unsigned int)__builtin_ctz(missing);
 
@@ -127,10 +127,10 @@ int cpu_check_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *h
 	}
 	/* State lies in the XSAVE area where CPUID says: a place that differs is another CPU. */
 	for (uint32_t i = 2; i < 64; i++) {
-		uint32_t at = saved_word(saved, 0xd, i, 1);
+		uint32_t at = word_of(saved, 0xd, i, 1);
 
-		if (at && (at != host_word(host, 0xd, i, 1) ||
-			   saved_word(saved, 0xd, i, 0) != host_word(host, 0xd, i, 0)))
+		if (at && (at != word_of(&host, 0xd, i, 1) ||
+			   word_of(saved, 0xd, i, 0) != word_of(&host, 0xd, i, 0)))
 			return refuse(err, "the same layout of extended state");
 	}
 	return 0;
@@ -174,13 +174,7 @@ static int save_cpuid(const struct kvm *kvm, struct saved_cpuid *cpuid, struct e
 
 	if (ioctl(kvm->vcpu, KVM_GET_CPUID2, &table) < 0)
 		return cannot(err, false, "CPUID");
-	cpuid->count = table.head.nent;
-	for (uint32_t i = 0; i < table.head.nent; i++) {
-		const struct kvm_cpuid_entry2 *e = &table.entries[i];
-
-		cpuid->entries[i] = (struct saved_cpuid_entry){
-			e->function, e->index, e->flags, e->eax, e->ebx, e->ecx, e->edx };
-	}
+	cpuid_from_kvm(&table, cpuid);
 	return 0;
 }
 
@@ -234,20 +228,6 @@ static int save_events(const struct kvm *kvm, struct saved_vcpu *v, struct err *
 	return 0;
 }
 
-static int msr_access(const struct kvm *kvm, unsigned long request, uint32_t index,
-		      uint64_t *value)
-{
-	struct {
-		struct kvm_msrs head;
-		struct kvm_msr_entry entry;
-	} msrs = { .head.nmsrs = 1, .entry = { .index = index, .data = *value } };
-
-	if (ioctl(kvm->vcpu, request, &msrs) != 1)
-		return -EIO;
-	*value = msrs.entry.data;
-	return 0;
-}
-
 static void save_msrs(const struct kvm *kvm, struct saved_vcpu *v)
 {
 	v->msr_count = 0;
@@ -255,8 +235,7 @@ static void save_msrs(const struct kvm *kvm, struct saved_vcpu *v)
 		struct saved_msr *m = &v->msrs[v->msr_count];
 
 		m->index = saved_msrs[i];
-		m->value = 0;
-		if (msr_access(kvm, KVM_GET_MSRS, m->index, &m->value) == 0)
+		if (kvm_get_msr(kvm, m->index, &m->value) == 0)
 			v->msr_count++;
 	}
 }
@@ -405,7 +384,7 @@ static int load_tsc(const struct kvm *kvm, uint64_t tsc, struct err *err)
 		if (ioctl(kvm->vcpu, KVM_SET_DEVICE_ATTR, &attr) == 0)
 			return 0;
 	}
-	if (msr_access(kvm, KVM_SET_MSRS, MSR_IA32_TSC, &tsc) < 0)
+	if (kvm_set_msr(kvm, KVM_MSR_TSC, tsc) < 0)
 		return cannot(err, true, "TSC");
 	return 0;
 }
@@ -422,12 +401,10 @@ static bool msr_is_saved(uint32_t index)
 static int load_msrs(const struct kvm *kvm, const struct saved_vcpu *v, struct err *err)
 {
 	for (uint32_t i = 0; i < v->msr_count; i++) {
-		uint64_t value = v->msrs[i].value;
-
 		if (!msr_is_saved(v->msrs[i].index))
 			return err_set(err, EINVAL, "the snapshot sets MSR 0x%x, which is none "
 				       "that is saved", v->msrs[i].index);
-		if (msr_access(kvm, KVM_SET_MSRS, v->msrs[i].index, &value) < 0)
+		if (kvm_set_msr(kvm, v->msrs[i].index, v->msrs[i].value) < 0)
 			return err_set(err, EIO, "KVM does not take the saved MSR 0x%x",
 				       v->msrs[i].index);
 	}

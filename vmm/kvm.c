@@ -17,8 +17,6 @@
 #define KVM_CAP_X86_APIC_BUS_CYCLES_NS 237
 #endif
 
-#define MSR_IA32_TSC	0x10
-
 /* What there is no running without. */
 static const struct {
 	int cap;
@@ -217,17 +215,41 @@ int kvm_signal_vector(const struct kvm *kvm, uint8_t vector)
 	return ioctl(kvm->vm, KVM_SIGNAL_MSI, &msi) < 0 ? -errno : 0;
 }
 
-int kvm_read_tsc(const struct kvm *kvm, uint64_t *ret_tsc, struct err *err)
+static int msr_access(const struct kvm *kvm, unsigned long request, uint32_t index,
+		      uint64_t *value)
 {
 	struct {
 		struct kvm_msrs head;
 		struct kvm_msr_entry entry;
-	} msrs = { .head.nmsrs = 1, .entry.index = MSR_IA32_TSC };
+	} msrs = { .head.nmsrs = 1, .entry = { .index = index, .data = *value } };
 
-	if (ioctl(kvm->vcpu, KVM_GET_MSRS, &msrs) != 1)
-		return err_set_errno(err, errno, "KVM cannot read the guest's TSC");
-	*ret_tsc = msrs.entry.data;
+	errno = 0;
+	if (ioctl(kvm->vcpu, request, &msrs) != 1)
+		return errno ? -errno : -EIO;
+	*value = msrs.entry.data;
 	return 0;
+}
+
+int kvm_get_msr(const struct kvm *kvm, uint32_t index, uint64_t *ret_value)
+{
+	uint64_t value = 0;
+	int r = msr_access(kvm, KVM_GET_MSRS, index, &value);
+
+	if (r == 0)
+		*ret_value = value;
+	return r;
+}
+
+int kvm_set_msr(const struct kvm *kvm, uint32_t index, uint64_t value)
+{
+	return msr_access(kvm, KVM_SET_MSRS, index, &value);
+}
+
+int kvm_read_tsc(const struct kvm *kvm, uint64_t *ret_tsc, struct err *err)
+{
+	int r = kvm_get_msr(kvm, KVM_MSR_TSC, ret_tsc);
+
+	return r < 0 ? err_set_errno(err, r, "KVM cannot read the guest's TSC") : 0;
 }
 
 const char *kvm_exit_name(uint32_t reason)

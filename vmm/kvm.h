@@ -51,7 +51,13 @@ int kvm_collect_dirty(const struct kvm *kvm, const struct memory *memory, struct
 /* An edge-triggered interrupt to the vCPU's LAPIC. Returns 0 or -errno. */
 int kvm_signal_vector(const struct kvm *kvm, uint8_t vector);
 
-/* Guest TSC and the host clocks at about the same moment. */
+#define KVM_MSR_TSC	0x10u	/* IA32_TIME_STAMP_COUNTER */
+
+/* One MSR. Return 0, or -errno; -EIO where KVM does not know it. */
+int kvm_get_msr(const struct kvm *kvm, uint32_t index, uint64_t *ret_value);
+int kvm_set_msr(const struct kvm *kvm, uint32_t index, uint64_t value);
+
+/* The guest's TSC now. */
 int kvm_read_tsc(const struct kvm *kvm, uint64_t *ret_tsc, struct err *err);
 
 const char *kvm_exit_name(uint32_t reason);
