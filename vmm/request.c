@@ -147,18 +147,13 @@ static _Noreturn void child_run(struct vm *parent, const struct snapshot_state *
 {
 	/* Not static: the parent may be a child itself. */
 	struct vm *vm = malloc(sizeof(*vm));
-	struct vm_options options = *parent->options;
+	struct vm_options options = vm_child_options(parent, fd);
 	struct child_report r = { .index = index };
 	struct err err = ERR_INIT;
 	const int keep[] = { fd, reports, parent->kvm.dev, parent->options->kernel_fd };
 
 	jail_close_others(keep, sizeof(keep) / sizeof(keep[0]));
 	warm_populate(parent);
-	options.channel_fd = fd;
-	options.initd_fd = options.image_fd = -1;
-	options.snapshot_count = 0;
-	options.hold = false;
-	options.start_ns = time_monotonic_ns();
 	if (!vm)
 		err_set(&err, ENOMEM, "no memory for a forked VM");
 	if (!vm || vm_init_child(vm, &options, parent, state, &err) < 0 ||

@@ -524,6 +524,18 @@ int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
 	return options->snapshot_count > 0 ? init_restore(vm, err) : init_boot(vm, err);
 }
 
+struct vm_options vm_child_options(const struct vm *from, int channel_fd)
+{
+	struct vm_options options = *from->options;
+
+	options.channel_fd = channel_fd;
+	options.initd_fd = options.image_fd = -1;
+	options.snapshot_count = 0;
+	options.hold = false;
+	options.start_ns = time_monotonic_ns();
+	return options;
+}
+
 int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
 		  const struct snapshot_state *state, struct err *err)
 {

@@ -140,9 +140,10 @@ struct vm {
 
 int vm_init(struct vm *vm, const struct vm_options *options, struct err *err);
 
-/* In a child of fork(2), with all of the parent's descriptors closed but KVM's device and the
- * new client's socket: a VM over the memory that was inherited. `from` and state are the
- * parent's. vm_serve() follows. */
+/* In a child of fork(2), with all of the parent's descriptors closed but KVM's device, the
+ * kernel's file and the new client's socket: a VM over the memory that was inherited, with
+ * vm_child_options(). `from` and state are the parent's. vm_start() follows. */
+struct vm_options vm_child_options(const struct vm *from, int channel_fd);
 int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
 		  const struct snapshot_state *state, struct err *err);
 

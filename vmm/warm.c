@@ -114,16 +114,14 @@ static bool probe_room(void *arg)
 static _Noreturn void probe_run(struct vm *held)
 {
 	struct vm *vm = malloc(sizeof(*vm));
-	struct vm_options options = *held->options;
+	struct vm_options options = vm_child_options(held, held->warm.probe_fd);
 	struct loop_op limit = { .done = on_limit };
 	struct err err = ERR_INIT;
 	const int keep[] = { held->warm.probe_fd, held->kvm.dev };
 
 	jail_close_others(keep, sizeof(keep) / sizeof(keep[0]));
-	options.channel_fd = held->warm.probe_fd;
-	options.kernel_fd = options.initd_fd = options.image_fd = -1;
-	options.snapshot_count = 0;
-	options.hold = options.snapshots = options.verbose = false;
+	options.kernel_fd = -1;
+	options.snapshots = options.verbose = false;
 	if (!vm || vm_init_child(vm, &options, held, &held->held, &err) < 0 ||
 	    vm_track(vm, &err) < 0)
 		_exit(125);
