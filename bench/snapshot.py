@@ -6,8 +6,6 @@ Guests are of 256 MiB with busybox, unless the name says otherwise. `started` is
 word that the vCPU runs; `ready` is the guest's own: it has seen the new generation, mixed its
 entropy and read its clock. /dev/shm holds the files."""
 import os
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,12 +14,10 @@ import time
 import common
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), '../tests'))
-from vmm_client import (SAVE_INCREMENTAL, SAVE_TRACK, VM_BOOTED, VM_FORK,  # noqa: E402
-                        VM_FORKED, Gone, Vm)
+from vmm_client import (SAVE_INCREMENTAL, SAVE_TRACK, VM_BOOTED, Gone,  # noqa: E402
+                        Programs)
 
-VMM = os.path.join(common.BUILD, 'casemate-vmm')
-FILES = ['--kernel', os.path.join(common.BUILD, 'casemate-kernel'),
-         '--initd', os.path.join(common.BUILD, 'casemate-initd')]
+PROGRAMS = Programs(common.BUILD, common.IMAGE)
 CHILDREN = int(os.environ.get('CASEMATE_BENCH_CHILDREN', '1000'))
 MIB = 1 << 20
 
@@ -30,24 +26,9 @@ def ms(began):
     return (time.monotonic_ns() - began) / 1e6
 
 
-def boot(mem, *options):
-    vm = Vm.start(VMM, *FILES, '--image', common.IMAGE, '--mem', str(mem), '--snapshots',
-                  *options)
-    vm.wait(VM_BOOTED)
-    return vm
-
-
-def restore(fd, *options):
-    image = os.open(common.IMAGE, os.O_RDONLY)
-    vm = Vm.start(VMM, *FILES, '--image-fd', str(image), '--restore-fd', str(fd), *options,
-                  fds=[fd, image])
-    os.close(image)
-    return vm
-
-
 def template(mem):
     """A saved VM that has run a shell once."""
-    vm = boot(mem)
+    vm = PROGRAMS.boot(mem, '--snapshots')
     vm.exec(1, 'sh', '-c', 'echo warm', flags=0)
     vm.wait_out(1, b'warm\n')
     file = tempfile.TemporaryFile(dir='/dev/shm')
@@ -91,7 +72,7 @@ def restores(name, file):
     ready, output = [], []
     for turn in range(common.RUNS + 1):
         began = time.monotonic_ns()
-        vm = restore(file.fileno())
+        vm = PROGRAMS.restore([file.fileno()])
         vm.wait(VM_BOOTED)
         r = ms(began)
         o = first_output(vm, began)
@@ -105,7 +86,7 @@ def restores(name, file):
 
 def pauses(mem):
     """Forks of a running VM, half of whose memory its task has filled."""
-    vm = boot(mem)
+    vm = PROGRAMS.boot(mem, '--snapshots')
     vm.exec(1, 'sh', '-c', f'yes | head -c {mem // 2} >/tmp/f; echo full', flags=0)
     vm.wait_out(1, b'full\n')
     values = []
@@ -130,37 +111,24 @@ def smaps(pid, *names):
     return total
 
 
-def fork_many(held, count):
-    """Returns (children, their pids)."""
-    pairs = [socket.socketpair() for _ in range(count)]
-    held.send(VM_FORK, 0, struct.pack('<II', count, 0), fds=[p[1].fileno() for p in pairs])
-    for pair in pairs:
-        pair[1].close()
-    answer = held.wait(VM_FORKED)[2]
-    error, made = struct.unpack_from('<II', answer)
-    if error:
-        raise common.Broken(answer[80:].decode())
-    return [Vm(p[0]) for p in pairs], struct.unpack_from(f'<{made}I', answer, 16)
-
-
 def touched(held):
     """Pages that a child has of its own when its first command's output has come."""
     values = []
     for _ in range(5):
-        (child,), (pid,) = fork_many(held, 1)
+        (child,), _ = held.fork(1)
         child.wait(VM_BOOTED)
         first_output(child, 0)
-        values.append(smaps(pid, 'Private_Dirty') // 4)
+        values.append(smaps(child.pid, 'Private_Dirty') // 4)
         child.close()
     common.emit_values('snapshot_touched_at_first_output', 'pages', values)
 
 
 def idle_child(held):
-    children, pids = fork_many(held, 4)
+    children, _ = held.fork(4)
     for child in children:
         child.wait(VM_BOOTED)
     time.sleep(1)
-    values = [smaps(pid, 'Private_Dirty', 'Private_Clean') / 1024 for pid in pids]
+    values = [smaps(child.pid, 'Private_Dirty', 'Private_Clean') / 1024 for child in children]
     for child in children:
         child.close()
     common.emit_values('snapshot_idle_child_private', 'MiB', values, note='with page tables; '
@@ -170,7 +138,7 @@ def idle_child(held):
 def many(held):
     began, children = time.monotonic_ns(), []
     while len(children) < CHILDREN:
-        children += fork_many(held, min(16, CHILDREN - len(children)))[0]
+        children += held.fork(min(16, CHILDREN - len(children)))[0]
     started = ms(began)
     for child in children:
         child.wait(VM_BOOTED)
@@ -181,7 +149,7 @@ def many(held):
 
 
 def writing(mem):
-    vm = boot(mem)
+    vm = PROGRAMS.boot(mem, '--snapshots')
     vm.exec(1, 'sh', '-c', f'head -c {mem // 2} /dev/urandom >/tmp/f; echo full', flags=0)
     vm.wait_out(1, b'full\n')
     rates, small = [], []
@@ -208,10 +176,11 @@ def main():
     steps = []
     for name, mem in (('', 256 * MIB), ('_4g', 4096 * MIB)):
         file = template(mem)
-        held = restore(file.fileno(), '--hold')
+        held = PROGRAMS.restore([file.fileno()], '--hold')
         time.sleep(1)       # for the probe to find what children write (vmm/warm.h)
         steps += [(leases, name, held), (restores, name, file)]
-        steps += [(leases, name + '_cold', restore(file.fileno(), '--hold', '--cold'))]
+        cold = PROGRAMS.restore([file.fileno()], '--hold', '--cold')
+        steps += [(leases, name + '_cold', cold)]
         if not name:
             steps += [(touched, held), (idle_child, held), (many, held)]
     steps += [(pauses, 256 * MIB), (pauses, 2048 * MIB), (writing, 1024 * MIB)]

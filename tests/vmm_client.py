@@ -24,11 +24,39 @@ class Gone(Exception):
     """The VMM closed the socket; says what VM_END said."""
 
 
+class Programs:
+    """A build's programs and the root image: starts VMs."""
+
+    def __init__(self, build, image=None):
+        self.build = build
+        self.image = image or os.environ.get('CASEMATE_TEST_IMAGE') or \
+            os.path.join(build, 'images/default.erofs')
+
+    def _start(self, *args, fds=()):
+        files = ['--kernel', os.path.join(self.build, 'casemate-kernel'),
+                 '--initd', os.path.join(self.build, 'casemate-initd')]
+        return Vm.start(os.path.join(self.build, 'casemate-vmm'), *files, *args, fds=fds)
+
+    def boot(self, mem, *options):
+        """A VM of mem bytes that takes commands."""
+        vm = self._start('--image', self.image, '--mem', str(mem), *options)
+        vm.wait(VM_BOOTED)
+        return vm
+
+    def restore(self, fds, *options):
+        """From a chain of snapshots, the full one first; not waited for."""
+        image = os.open(self.image, os.O_RDONLY)
+        restored = [word for fd in fds for word in ('--restore-fd', str(fd))]
+        vm = self._start('--image-fd', str(image), *restored, *options, fds=[*fds, image])
+        os.close(image)
+        return vm
+
+
 class Vm:
     """One VM's socket. Output of each exec is collected; everything else waits in `frames`."""
 
-    def __init__(self, sock, process=None):
-        self.sock, self.process = sock, process
+    def __init__(self, sock, process=None, pid=None):
+        self.sock, self.process, self.pid = sock, process, pid
         self.bytes, self.frames, self.out, self.end = b'', [], {}, None
 
     @classmethod
@@ -91,7 +119,7 @@ class Vm:
             self.step()
 
     def fork(self, count):
-        """Returns (children, pause in nanoseconds)."""
+        """Returns (children, which know their pid; pause in nanoseconds)."""
         pairs = [socket.socketpair() for _ in range(count)]
         self.send(VM_FORK, 0, struct.pack('<II', count, 0), fds=[p[1].fileno() for p in pairs])
         for pair in pairs:
@@ -101,7 +129,8 @@ class Vm:
         if error:
             raise OSError(error, answer[80:].decode())
         assert made == count
-        return [Vm(pair[0]) for pair in pairs], pause
+        pids = struct.unpack_from(f'<{count}I', answer, 16)
+        return [Vm(pair[0], pid=pid) for pair, pid in zip(pairs, pids)], pause
 
     def save(self, fd, flags=0):
         """Returns (the snapshot's id, pause in nanoseconds)."""

@@ -12,30 +12,15 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from vmm_client import (CREDIT, EXEC_STDIN, EXIT, RUNNING, SAVE_INCREMENTAL,  # noqa: E402
-                        SAVE_TRACK, STDIN, VM_BOOTED, Gone, Vm)
+                        SAVE_TRACK, STDIN, VM_BOOTED, Gone, Programs)
 
-build = sys.argv[1]
-image = os.environ.get('CASEMATE_TEST_IMAGE') or os.path.join(build, 'images/default.erofs')
-VMM = os.path.join(build, 'casemate-vmm')
-FILES = ['--kernel', os.path.join(build, 'casemate-kernel'),
-         '--initd', os.path.join(build, 'casemate-initd')]
+programs = Programs(sys.argv[1])
+restore = programs.restore
 COUNTER = ('sh', '-c', 'n=0; while read line; do n=$((n + 1)); echo "$n $line"; done; exit 9')
 
 
 def boot(*options):
-    vm = Vm.start(VMM, *FILES, '--image', image, '--mem', str(64 << 20), *options)
-    vm.wait(VM_BOOTED)
-    return vm
-
-
-def restore(fds, *options):
-    """From a chain of snapshots, the full one first."""
-    image_fd = os.open(image, os.O_RDONLY)
-    restored = [word for fd in fds for word in ('--restore-fd', str(fd))]
-    vm = Vm.start(VMM, *FILES, '--image-fd', str(image_fd), *restored, *options,
-                  fds=[*fds, image_fd])
-    os.close(image_fd)
-    return vm
+    return programs.boot(64 << 20, *options)
 
 
 def resumed(vm, ident=1):

@@ -17,15 +17,11 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from vmm_client import (CREDIT, EXIT, RUNNING, SAVE_INCREMENTAL, SAVE_TRACK,  # noqa: E402
-                        STDIN, VM_BOOTED, Gone, Vm)
+                        STDIN, VM_BOOTED, Gone, Programs)
 
-build, program = sys.argv[1:3]
+programs, program = Programs(sys.argv[1]), sys.argv[2]
 rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 6
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 30)
-image = os.environ.get('CASEMATE_TEST_IMAGE') or os.path.join(build, 'images/default.erofs')
-VMM = os.path.join(build, 'casemate-vmm')
-FILES = ['--kernel', os.path.join(build, 'casemate-kernel'),
-         '--initd', os.path.join(build, 'casemate-initd')]
 CHAIN_MAX = 6
 COPY, CHECK = 1, 2      # ids of execs
 said = []               # what VMs printed about themselves
@@ -48,13 +44,8 @@ def put(vm, path, data):
     vm.wait(EXIT, COPY)
 
 
-def restore(fds, *options):
-    image_fd = os.open(image, os.O_RDONLY)
-    restored = [word for fd in fds for word in ('--restore-fd', str(fd))]
-    vm = Vm.start(VMM, *FILES, '--image-fd', str(image_fd), *restored, '--snapshots', *options,
-                  fds=[*fds, image_fd])
-    os.close(image_fd)
-    return vm
+def restore(fds):
+    return programs.restore(fds, '--snapshots')
 
 
 def watch(vm, seconds):
@@ -116,8 +107,7 @@ class Source:
 def main():
     rng = random.Random(seed)
     print(f'1..1\n# seed {seed}, {rounds} rounds', flush=True)
-    vm = Vm.start(VMM, *FILES, '--image', image, '--mem', str(96 << 20), '--snapshots')
-    vm.wait(VM_BOOTED)
+    vm = programs.boot(96 << 20, '--snapshots')
     with open(program, 'rb') as file:
         put(vm, '/tmp/selfcheck', file.read())
     vm.exec(CHECK, '/tmp/selfcheck')
