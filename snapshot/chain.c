@@ -14,9 +14,11 @@
 #include "snapshot/digest.h"
 #include "snapshot/file.h"
 #include "snapshot/pages.h"
+#include "snapshot/parallel.h"
 
 /* ---- Verifying ---- */
 
+/* What one of the threads has. */
 struct verify {
 	const struct snapshot *snapshot;
 	struct digest digest;
@@ -80,8 +82,9 @@ static int block_verify(struct verify *v, uint64_t block, struct err *err)
 	return r;
 }
 
-static int chunk_verify(struct verify *v, uint64_t chunk, struct err *err)
+static int chunk_verify(void *worker, uint64_t chunk, struct err *err)
 {
+	struct verify *v = worker;
 	uint8_t digest[SNAPSHOT_DIGEST];
 	uint64_t any = 0;
 	int r = 0;
@@ -132,19 +135,21 @@ static int gap_verify(struct verify *v, struct err *err)
 
 int snapshot_verify(const struct snapshot *snapshot, struct err *err)
 {
-	struct verify v = { .snapshot = snapshot, .buffer = malloc(BLOCK_SIZE) };
+	struct verify v[PARALLEL_WORKERS];
 	int r = 0;
 
-	if (!v.buffer)
-		r = err_set(err, ENOMEM, "out of memory");
-	if (r == 0)
-		r = gap_verify(&v, err);
-	for (uint64_t i = 0; i < snapshot->page_count * SNAPSHOT_PAGE / SNAPSHOT_CHUNK; i++) {
-		if (r < 0)
-			break;
-		r = chunk_verify(&v, i, err);
+	for (size_t i = 0; i < PARALLEL_WORKERS; i++) {
+		v[i] = (struct verify){ .snapshot = snapshot, .buffer = malloc(BLOCK_SIZE) };
+		if (!v[i].buffer)
+			r = err_set(err, ENOMEM, "out of memory");
 	}
-	free(v.buffer);
+	if (r == 0)
+		r = gap_verify(&v[0], err);
+	if (r == 0)
+		r = parallel_chunks(snapshot->page_count * SNAPSHOT_PAGE / SNAPSHOT_CHUNK,
+				    chunk_verify, v, sizeof(v[0]), err);
+	for (size_t i = 0; i < PARALLEL_WORKERS; i++)
+		free(v[i].buffer);
 	return r;
 }
 
