@@ -16,11 +16,20 @@
 #include "snapshot/pages.h"
 #include "snapshot/parallel.h"
 
+void snapshot_step(const struct snapshot *snapshot, uint64_t chunks)
+{
+	const struct snapshot_progress *p = snapshot->progress;
+
+	if (p)
+		p->step(p->arg, chunks * SNAPSHOT_CHUNK, snapshot->page_count * SNAPSHOT_PAGE);
+}
+
 /* ---- Verifying ---- */
 
 /* What one of the threads has. */
 struct verify {
 	const struct snapshot *snapshot;
+	bool tells;			/* how far it is: the calling thread */
 	struct digest digest;
 	uint8_t *buffer;		/* a block */
 	uint64_t data_start, data_end;	/* the last run of data found in the file */
@@ -103,6 +112,8 @@ static int chunk_verify(void *worker, uint64_t chunk, struct err *err)
 			       "digest does not fit)",
 			       (unsigned long long)(chunk * SNAPSHOT_CHUNK),
 			       (unsigned long long)((chunk + 1) * SNAPSHOT_CHUNK));
+	if (v->tells)
+		snapshot_step(v->snapshot, chunk + 1);
 	return 0;
 }
 
@@ -139,7 +150,8 @@ int snapshot_verify(const struct snapshot *snapshot, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; i < PARALLEL_WORKERS; i++) {
-		v[i] = (struct verify){ .snapshot = snapshot, .buffer = malloc(BLOCK_SIZE) };
+		v[i] = (struct verify){ .snapshot = snapshot, .tells = i == 0,
+					.buffer = malloc(BLOCK_SIZE) };
 		if (!v[i].buffer)
 			r = err_set(err, ENOMEM, "out of memory");
 	}

@@ -361,6 +361,8 @@ static int fold_chunk(void *arg, unsigned int worker, uint64_t chunk,
 			return r;
 	}
 	*ret_data = buffer;
+	if (worker == 0)
+		snapshot_step(fold->chain[fold->count - 1], chunk + 1);
 	return 0;
 }
 
