@@ -82,25 +82,59 @@ int fd_open_file(const char *path, uint64_t *ret_size)
 	return fd_take(&fd);
 }
 
+union fd_control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(sizeof(int) * FD_SEND_MAX)];
+};
+
 ssize_t fd_send(int socket, const void *data, size_t len, const int *fds, unsigned int count)
 {
 	struct iovec iov = { (void *)(uintptr_t)data, len };
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * FD_SEND_MAX)];
-	} control = { .bytes = { 0 } };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1,
-				  .msg_control = control.bytes,
-				  .msg_controllen = CMSG_SPACE(sizeof(int) * count) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+	union fd_control control = { .bytes = { 0 } };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *c = &control.align;
 	ssize_t n;
 
-	if (count < 1 || count > FD_SEND_MAX)
+	if (count > FD_SEND_MAX)
 		return -EINVAL;
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int) * count);
-	memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	if (count > 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	}
 	n = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 	return n < 0 ? -errno : n;
+}
+
+ssize_t fd_receive(int socket, void *data, size_t len, int fds[FD_SEND_MAX],
+		   unsigned int *ret_count)
+{
+	struct iovec iov = { data, len };
+	union fd_control control;
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1,
+				  .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
+	ssize_t n = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	unsigned int count = 0;
+
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+		size_t more = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		memcpy(fds + count, CMSG_DATA(c), more * sizeof(int));
+		count += (unsigned int)more;
+	}
+	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		while (count > 0)
+			fd_close(fds[--count]);
+		return -EMSGSIZE;
+	}
+	*ret_count = count;
+	return n;
 }

@@ -28,10 +28,16 @@ int fd_pread_exact(int fd, void *data, size_t len, uint64_t offset);
 /* Writes all of it, waiting where it must. Returns 0 or -errno. */
 int fd_write_all(int fd, const void *data, size_t len);
 
-/* Sends bytes with up to FD_SEND_MAX descriptors, at least one, over a Unix socket; does not
- * wait. Returns how many bytes went, which is all of them for a few, or -errno. */
-#define FD_SEND_MAX	16u
+/* Sends bytes with up to FD_SEND_MAX descriptors over a Unix socket; does not wait. Returns how
+ * many bytes went, which is all of them for a few, or -errno. */
+#define FD_SEND_MAX	40u
 ssize_t fd_send(int socket, const void *data, size_t len, const int *fds, unsigned int count);
+
+/* Receives one message (SOCK_SEQPACKET) with up to FD_SEND_MAX descriptors, close-on-exec and
+ * the caller's; does not wait. Returns its length, 0 at the end, or -errno: -EMSGSIZE for one
+ * that is longer, brings more, or whose descriptors there was no room for. */
+ssize_t fd_receive(int socket, void *data, size_t len, int fds[FD_SEND_MAX],
+		   unsigned int *ret_count);
 
 /* Opens a regular file for reading and says its size. Returns fd or -errno (-EISDIR, -ENODEV
  * where it is no regular file). */

@@ -47,10 +47,10 @@ static int device_open(struct err *err)
 	return err_set_errno(err, errno, "/dev/kvm cannot be used (run tools/try.sh)");
 }
 
-int kvm_open(struct kvm *kvm, struct err *err)
+int kvm_open(struct kvm *kvm, int device, struct err *err)
 {
 	*kvm = (struct kvm)KVM_INIT;
-	kvm->dev = device_open(err);
+	kvm->dev = device >= 0 ? device : device_open(err);
 	if (kvm->dev < 0)
 		return err->code;
 	if (ioctl(kvm->dev, KVM_GET_API_VERSION, 0) != KVM_API_VERSION)

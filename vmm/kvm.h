@@ -28,8 +28,9 @@ struct kvm {
 
 #define KVM_INIT { .dev = -1, .vm = -1, .vcpu = -1, .run_map = MAP_INIT }
 
-/* Opens /dev/kvm and checks what it can do; err says what to do where it cannot. */
-int kvm_open(struct kvm *kvm, struct err *err);
+/* Opens /dev/kvm, or takes it as it was passed (else -1), and checks what it can do; err says
+ * what to do where it cannot. */
+int kvm_open(struct kvm *kvm, int device, struct err *err);
 
 /* VM, irqchip, memory slots, vCPU. memory must outlive it. */
 int kvm_create(struct kvm *kvm, const struct memory *memory, struct err *err);

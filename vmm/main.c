@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -29,7 +30,7 @@
 
 struct arguments {
 	const char *kernel, *initd, *image, *image_path;
-	int image_fd, channel_fd;
+	int kernel_fd, initd_fd, image_fd, kvm_fd, channel_fd;
 	int snapshot_fds[SNAPSHOT_CHAIN_MAX];
 	unsigned int snapshot_count;
 	uint64_t memory, boot_timeout;
@@ -39,7 +40,10 @@ struct arguments {
 
 static const struct option options[] = {
 	{ "kernel", required_argument, NULL, 'k' },
+	{ "kernel-fd", required_argument, NULL, 'K' },
 	{ "initd", required_argument, NULL, 'i' },
+	{ "initd-fd", required_argument, NULL, 'I' },
+	{ "kvm-fd", required_argument, NULL, 'V' },
 	{ "image", required_argument, NULL, 'm' },
 	{ "image-fd", required_argument, NULL, 'M' },
 	{ "mem", required_argument, NULL, 's' },
@@ -56,31 +60,47 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
+static int parse_fd(const char *text, int *ret_fd)
+{
+	uint64_t number;
+
+	if (value_number(text, 1023, &number) < 0)
+		return -EINVAL;
+	*ret_fd = (int)number;
+	return 0;
+}
+
 static int parse_one(struct arguments *a, int option, struct err *err)
 {
-	uint64_t number = 0;
 	int r = 0;
 
 	switch (option) {
 	case 'k':
 		a->kernel = optarg;
 		break;
+	case 'K':
+		r = parse_fd(optarg, &a->kernel_fd);
+		break;
 	case 'i':
 		a->initd = optarg;
+		break;
+	case 'I':
+		r = parse_fd(optarg, &a->initd_fd);
+		break;
+	case 'V':
+		r = parse_fd(optarg, &a->kvm_fd);
 		break;
 	case 'm':
 		a->image = optarg;
 		break;
 	case 'M':
-		r = value_number(optarg, 1023, &number);
-		a->image_fd = (int)number;
+		r = parse_fd(optarg, &a->image_fd);
 		break;
 	case 's':
 		r = value_number(optarg, UINT64_MAX, &a->memory);
 		break;
 	case 'c':
-		r = value_number(optarg, 1023, &number);
-		a->channel_fd = (int)number;
+		r = parse_fd(optarg, &a->channel_fd);
 		break;
 	case 't':
 		r = value_number(optarg, 3600, &a->boot_timeout);
@@ -96,11 +116,10 @@ static int parse_one(struct arguments *a, int option, struct err *err)
 		a->snapshots = true;
 		break;
 	case 'R':
-		r = value_number(optarg, 1023, &number);
 		if (a->snapshot_count == SNAPSHOT_CHAIN_MAX)
 			return err_set(err, E2BIG, "a chain of more than %u snapshots: casemate "
 				       "snapshot compact makes one of them", SNAPSHOT_CHAIN_MAX);
-		a->snapshot_fds[a->snapshot_count++] = (int)number;
+		r = parse_fd(optarg, &a->snapshot_fds[a->snapshot_count++]);
 		break;
 	case 'H':
 		a->hold = a->snapshots = true;
@@ -125,7 +144,8 @@ static int parse(struct arguments *a, int argc, char **argv, struct err *err)
 {
 	int option;
 
-	*a = (struct arguments){ .image_fd = -1, .channel_fd = -1, .bootargs = "",
+	*a = (struct arguments){ .kernel_fd = -1, .initd_fd = -1, .image_fd = -1, .kvm_fd = -1,
+				 .channel_fd = -1, .bootargs = "",
 				 .boot_timeout = BOOT_TIMEOUT_S };
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
@@ -134,23 +154,33 @@ static int parse(struct arguments *a, int argc, char **argv, struct err *err)
 		if (r < 0)
 			return r;
 	}
-	if (optind != argc || !a->kernel || (a->memory == 0) != (a->snapshot_count > 0) ||
+	if (optind != argc || !a->kernel == (a->kernel_fd < 0) ||
+	    (a->initd && a->initd_fd >= 0) || (a->memory == 0) != (a->snapshot_count > 0) ||
 	    a->channel_fd < 0 || (a->image && a->image_fd >= 0) ||
 	    (a->hold && a->snapshot_count == 0))
-		return err_set(err, EINVAL, "usage: casemate-vmm --kernel FILE --channel-fd N "
+		return err_set(err, EINVAL, "usage: casemate-vmm (--kernel FILE | --kernel-fd N) "
+			       "--channel-fd N "
 			       "(--mem BYTES | --restore-fd N... [--hold [--cold] | --track]) "
-			       "[--initd FILE] "
+			       "[--initd FILE | --initd-fd N] [--kvm-fd N] "
 			       "[--image FILE | --image-fd N] [--image-path TEXT] "
 			       "[--bootargs WORDS] [--boot-timeout SECONDS] [--snapshots] "
 			       "[--verbose]");
 	return 0;
 }
 
+/* By its path, or, where there is none, *ret_fd as it was passed. */
 static int open_file(const char *path, const char *what, int *ret_fd, uint64_t *ret_size,
 		     struct err *err)
 {
+	struct stat st;
 	int fd;
 
+	if (!path && *ret_fd >= 0) {
+		if (fstat(*ret_fd, &st) < 0 || !S_ISREG(st.st_mode))
+			return err_set(err, EBADF, "the %s passed is no file", what);
+		*ret_size = (uint64_t)st.st_size;
+		return 0;
+	}
 	if (!path)
 		return 0;
 	fd = fd_open_file(path, ret_size);
@@ -163,8 +193,9 @@ static int open_file(const char *path, const char *what, int *ret_fd, uint64_t *
 static int run(const struct arguments *a, uint64_t start_ns, struct err *err)
 {
 	struct vm_options o = {
-		.kernel_fd = -1,
-		.initd_fd = -1,
+		.kernel_fd = a->kernel_fd,
+		.initd_fd = a->initd_fd,
+		.kvm_fd = a->kvm_fd,
 		.image_fd = a->image_fd,
 		.channel_fd = a->channel_fd,
 		.snapshot_fds = a->snapshot_fds,
@@ -219,13 +250,14 @@ static void report(int channel_fd, const struct err *err)
 
 static int begin(const struct arguments *a, struct err *err)
 {
-	int keep[SNAPSHOT_CHAIN_MAX + 2] = { a->channel_fd, a->image_fd };
+	int keep[SNAPSHOT_CHAIN_MAX + 5] = { a->channel_fd, a->image_fd, a->kernel_fd,
+					     a->initd_fd, a->kvm_fd };
 
-	memcpy(keep + 2, a->snapshot_fds, a->snapshot_count * sizeof(keep[0]));
+	memcpy(keep + 5, a->snapshot_fds, a->snapshot_count * sizeof(keep[0]));
 	/* Children that write snapshots or run forked VMs are nobody's to wait for. */
 	if (a->snapshots)
 		signal(SIGCHLD, SIG_IGN);
-	return jail_begin(keep, 2 + a->snapshot_count, a->snapshots ? SNAPSHOT_FILE_MAX : 0,
+	return jail_begin(keep, 5 + a->snapshot_count, a->snapshots ? SNAPSHOT_FILE_MAX : 0,
 			  err);
 }
 
@@ -236,6 +268,8 @@ int main(int argc, char **argv)
 	struct arguments a;
 	struct stat st;
 
+	/* Started by descriptor it would be called by a number. */
+	prctl(PR_SET_NAME, "casemate-vmm");
 	if (parse(&a, argc, argv, &err) < 0) {
 		fprintf(stderr, "casemate-vmm: %s\n", err.text);
 		return 125;

@@ -374,7 +374,7 @@ static int init_boot(struct vm *vm, struct err *err)
 	if (r == 0)
 		r = image_digest_take(vm, err);
 	if (r == 0)
-		r = kvm_open(&vm->kvm, err);
+		r = kvm_open(&vm->kvm, o->kvm_fd, err);
 	if (r == 0)
 		r = kvm_create(&vm->kvm, &vm->memory, err);
 	if (r == 0)
@@ -479,7 +479,7 @@ static int init_restore(struct vm *vm, struct err *err)
 	if (r == 0)
 		r = image_digest_take(vm, err);
 	if (r == 0)
-		r = kvm_open(&vm->kvm, err);
+		r = kvm_open(&vm->kvm, o->kvm_fd, err);
 	if (r < 0)
 		return r;
 	if (o->hold)

@@ -44,6 +44,7 @@ struct vm_options {
 	int initd_fd;
 	uint64_t initd_size;
 	int image_fd;
+	int kvm_fd;			/* /dev/kvm; -1: opened by its name */
 	int channel_fd;
 	const int *snapshot_fds;	/* a chain, the full one first; then no kernel is loaded */
 	unsigned int snapshot_count;	/* 0: boot */
