@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine as a whole: limits, events, counters, its start and its end; see pool.h. */
-#include "pool/pool.h"
+#include "pool/vm.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/time.h"
 
 #define MS	UINT64_C(1000000)
@@ -23,19 +18,6 @@ const uint64_t pool_bucket_ns[POOL_BUCKETS] = {
 	MS / 2, MS, 2 * MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 1000 * MS,
 	5000 * MS, 30000 * MS,
 };
-
-/* ---- Processes ---- */
-
-/* All that are ours to wait for; their VMs hear of it by pidfd. */
-static void on_children(struct watch *watch, uint32_t events)
-{
-	struct signalfd_siginfo info;
-
-	while (read(watch->fd, &info, sizeof(info)) == sizeof(info))
-		;
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		;
-}
 
 static void on_ended_timer(struct timer *timer)
 {
@@ -51,34 +33,19 @@ static void on_ended_timer(struct timer *timer)
 		timer_set(pool->loop, timer, now + NS_PER_SEC);
 }
 
-static int children_watch(struct pool *pool, struct err *err)
+int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
+	      int parent, struct err *err)
 {
-	sigset_t set;
 	int r;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	pool->children_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (pool->children_fd < 0)
-		return err_set_errno(err, errno, "cannot wait for processes");
-	watch_init(&pool->children, on_children);
-	r = watch_add(pool->loop, &pool->children, pool->children_fd, EPOLLIN);
-	return r < 0 ? err_set_errno(err, r, "cannot wait for processes") : 0;
-}
-
-int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
-	      const char *state_dir, struct err *err)
-{
-	*pool = (struct pool){ .loop = loop, .limits = *limits, .state_dir = state_dir,
-			       .self = getuid(), .children_fd = -1 };
+	*pool = (struct pool){ .loop = loop, .limits = *limits, .self = getuid() };
 	list_init(&pool->vms);
 	list_init(&pool->ended);
 	list_init(&pool->templates);
 	list_init(&pool->observers);
 	timer_init(&pool->ended_timer, on_ended_timer);
-	/* Forked VMs whose VMM is gone become our children. */
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	return children_watch(pool, err);
+	r = link_open(pool, parent);
+	return r < 0 ? err_set_errno(err, r, "cannot speak to the parent") : 0;
 }
 
 bool pool_empty(const struct pool *pool)
@@ -93,8 +60,7 @@ void pool_done(struct pool *pool)
 	list_for_each(exec, &pool->ended, struct exec, link)
 		exec_free(exec);
 	timer_set(pool->loop, &pool->ended_timer, 0);
-	watch_remove(pool->loop, &pool->children);
-	pool->children_fd = fd_close(pool->children_fd);
+	boundary_done(&pool->parent);
 }
 
 void pool_drain(struct pool *pool)

@@ -4,8 +4,8 @@
  * limits, events and counters. It knows nothing of clients or of the line protocol.
  *
  * One thread owns all of it and serves the loop (evloop.h); nothing here blocks but opening
- * files and starting processes. Each VM is one casemate-vmm process, spoken to over its socket
- * with the frames of abi/channel.h, and known by a pidfd: a bare PID is never signalled.
+ * files. Each VM is one casemate-vmm process, spoken to over its socket with the frames of
+ * abi/channel.h. The privileged parent (parent.h) starts and ends it when asked (link.c).
  *
  * A VM's states, each reached once:
  *
@@ -30,6 +30,7 @@
 #include "base/err.h"
 #include "base/frame.h"
 #include "base/list.h"
+#include "pool/boundary.h"
 #include "pool/evloop.h"
 #include "pool/spawn.h"
 #include "pool/usage.h"
@@ -171,6 +172,11 @@ void exec_free(struct exec *exec);
 /* ---- VMs ---- */
 
 enum vm_state { VM_STARTING, VM_READY, VM_ENDING };
+enum vm_process {
+	VM_PROCESS_NONE,		/* not asked for, or gone */
+	VM_PROCESS_ASKED,		/* the parent has not answered */
+	VM_PROCESS_RUNS,
+};
 enum vm_role { VM_HELD, VM_WARM, VM_LEASED };
 
 struct vm_request {		/* VM_SAVE or VM_FORK, queued */
@@ -197,13 +203,13 @@ struct vm {
 	bool restored;			/* the guest has a past */
 	bool booted;			/* VM_BOOTED came */
 	uint64_t memory;
+	enum vm_process process;
 	pid_t pid;			/* 0: not known yet */
-	int pidfd, socket;
-	bool recorded;			/* in the state directory */
+	int socket;
 	struct vm_usage usage;		/* the last that was read */
 	const void *bound;		/* ends with this (a client), or NULL */
 
-	struct watch channel, process;
+	struct watch channel;
 	struct buf to_vmm;
 	struct frame_decoder decoder;
 	struct list execs;
@@ -270,7 +276,6 @@ struct template {
 	int fds[SNAPSHOT_CHAIN_MAX];
 	unsigned int fd_count;
 	int image_fd;
-	char image_path[PATH_MAX];
 	uint64_t memory;
 	bool hold;
 	struct vm *zygote;
@@ -339,9 +344,14 @@ struct pool_stats {
 
 struct pool {
 	struct evloop *loop;
-	struct spawn_programs programs;
+	struct boundary parent;
+	const char *image;		/* the default one's path, NULL: there is none */
 	struct pool_limits limits;
-	const char *state_dir;		/* NULL: nothing is recorded */
+	/* What the parent says: begin (reason: why an earlier engine ended, or ""), end, or
+	 * nothing any more. */
+	void (*start)(struct pool *pool, const char *reason);
+	void (*stop)(struct pool *pool);
+	void (*orphaned)(struct pool *pool, const char *why);
 	uid_t self;
 	struct list vms, ended, templates, observers;
 	uint32_t vm_count, ended_count, template_count;
@@ -351,14 +361,14 @@ struct pool {
 	struct pool_event events[POOL_EVENTS];
 	uint64_t event_seq;
 	struct pool_stats stats;
-	struct watch children;		/* SIGCHLD */
-	int children_fd;
 	struct timer ended_timer;
 };
 
-/* SIGCHLD must be blocked. Returns 0 or -errno with err set. */
+/* parent: our end of the boundary, taken. Returns 0 or -errno with err set. */
 int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
-	      const char *state_dir, struct err *err);
+	      int parent, struct err *err);
+/* Tells the parent that clients are served. Returns 0 or -errno. */
+int pool_ready(struct pool *pool);
 /* After all VMs are gone (pool_empty). */
 void pool_done(struct pool *pool);
 bool pool_empty(const struct pool *pool);
@@ -379,14 +389,5 @@ int pool_exec_admit(struct pool *pool, uid_t owner, struct err *err);
 
 /* Prometheus text. Returns a malloc'd string, or NULL. */
 char *pool_metrics(struct pool *pool, size_t *ret_len);
-
-/* ---- state.c: the record of processes, for the next daemon ---- */
-
-/* Ends the processes that an earlier daemon left. Returns how many, or -errno. */
-int state_clean(const char *dir, struct err *err);
-int state_record(const char *dir, pid_t pid);
-void state_forget(const char *dir, pid_t pid);
-/* Field 22 of /proc/PID/stat, and the parent. Returns 0 or -errno. */
-int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent);
 
 #endif

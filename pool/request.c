@@ -252,7 +252,7 @@ const char *request_forked(struct vm *vm, const struct frame *frame)
 
 		if (forked.error)
 			vm_end(child, "fork", text[0] ? text : "the fork failed");
-		vm_child_known(child, vm->pid, i < forked.count ? (pid_t)forked.pid[i] : 0);
+		vm_child_named(child, vm, i < forked.count ? (pid_t)forked.pid[i] : 0);
 	}
 	request_free(q);
 	vm_pump_later(vm);

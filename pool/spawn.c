@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,9 +12,9 @@
 
 #include "base/fd.h"
 #include "snapshot/file.h"
+#include "snapshot/state.h"
 
-#define CHANNEL_FD	3
-#define IMAGE_FD	4
+#define SNAPSHOT_FDS	5	/* before them: channel, kernel, initd, KVM, image */
 
 #define EROFS_OFFSET	1024u
 #define EROFS_MAGIC	0xe0f5e1e2u
@@ -97,12 +95,62 @@ int spawn_image_open(const char *path, int *ret_fd, struct err *err)
 	return 0;
 }
 
+int spawn_files_open(struct spawn_files *ret, const struct spawn_programs *programs,
+		     struct err *err)
+{
+	const struct {
+		const char *path, *what;
+		int *fd;
+	} wanted[] = {
+		{ programs->vmm, "VMM", &ret->vmm },
+		{ programs->kernel, "guest kernel", &ret->kernel },
+		{ programs->initd, "guest's init", &ret->initd },
+	};
+	uint64_t size;
+
+	*ret = (struct spawn_files)SPAWN_FILES_INIT;
+	ret->name = programs->vmm;
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		int fd = fd_open_file(wanted[i].path, &size);
+
+		if (fd < 0) {
+			spawn_files_close(ret);
+			return err_set_errno(err, fd, "cannot open the %s %s", wanted[i].what,
+					     wanted[i].path);
+		}
+		*wanted[i].fd = fd;
+	}
+	ret->kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	return 0;
+}
+
+void spawn_files_close(struct spawn_files *f)
+{
+	f->vmm = fd_close(f->vmm);
+	f->kernel = fd_close(f->kernel);
+	f->initd = fd_close(f->initd);
+	f->kvm = fd_close(f->kvm);
+}
+
+int spawn_channel_make(int *ret_ours, int *ret_theirs, struct err *err)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_set_errno(err, errno, "cannot make a socket");
+	fcntl(pair[0], F_SETFL, O_NONBLOCK);
+	*ret_ours = pair[0];
+	*ret_theirs = pair[1];
+	return 0;
+}
+
 /* The VMM's command line and what its descriptors are to be. */
 struct command {
-	const char *argv[32 + 2 * SNAPSHOT_CHAIN_MAX];
+	const char *argv[40 + 2 * SNAPSHOT_CHAIN_MAX];
 	unsigned int argc;
-	char memory[32], numbers[SNAPSHOT_CHAIN_MAX][12];
-	int fds[2 + SNAPSHOT_CHAIN_MAX];	/* become CHANNEL_FD, and those after it */
+	char memory[32], image[SNAPSHOT_PATH_MAX + 1];
+	char numbers[SNAPSHOT_FDS + SNAPSHOT_CHAIN_MAX][12];
+	int fds[SNAPSHOT_FDS + SNAPSHOT_CHAIN_MAX];
 	unsigned int fd_count;
 };
 
@@ -118,15 +166,40 @@ static void words(struct command *c, const char *first, const char *second)
 	word(c, second);
 }
 
+/* The next descriptor, and the option that names it. */
+static void descriptor(struct command *c, const char *option, int fd)
+{
+	char *number = c->numbers[c->fd_count];
+
+	snprintf(number, sizeof(c->numbers[0]), "%u", LAUNCH_FDS + c->fd_count);
+	c->fds[c->fd_count++] = fd;
+	if (fd >= 0)
+		words(c, option, number);
+}
+
+/* Where the image is, as the host's kernel says it. */
+static void image_path_add(struct command *c, int fd)
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, c->image, sizeof(c->image));
+	if (n <= 0 || n >= (ssize_t)sizeof(c->image) || c->image[0] != '/')
+		return;
+	c->image[n] = '\0';
+	words(c, "--image-path", c->image);
+}
+
 static void command_make(struct command *c, const struct spawn_options *o, int channel)
 {
-	*c = (struct command){ .fds = { channel, o->image_fd }, .fd_count = 2 };
-	words(c, o->programs->vmm, "--kernel");
-	words(c, o->programs->kernel, "--initd");
-	word(c, o->programs->initd);
-	words(c, "--channel-fd", "3");
-	if (o->image_fd >= 0)
-		words(c, "--image-fd", "4");
+	*c = (struct command){ .argc = 0 };
+	word(c, o->files->name);
+	descriptor(c, "--channel-fd", channel);
+	descriptor(c, "--kernel-fd", o->files->kernel);
+	descriptor(c, "--initd-fd", o->files->initd);
+	descriptor(c, "--kvm-fd", o->files->kvm);
+	descriptor(c, "--image-fd", o->image_fd);
 	if (o->bootargs)
 		words(c, "--bootargs", o->bootargs);
 	if (o->verbose)
@@ -135,88 +208,31 @@ static void command_make(struct command *c, const struct spawn_options *o, int c
 		word(c, o->track ? "--track" : "--snapshots");
 	if (o->hold)
 		word(c, "--hold");
-	if (o->snapshots && o->image_fd >= 0 && o->image_path)
-		words(c, "--image-path", o->image_path);
-	for (unsigned int i = 0; i < o->snapshot_count; i++) {
-		snprintf(c->numbers[i], sizeof(c->numbers[i]), "%u", IMAGE_FD + 1 + i);
-		words(c, "--restore-fd", c->numbers[i]);
-		c->fds[c->fd_count++] = o->snapshot_fds[i];
-	}
+	if (o->snapshots && o->image_fd >= 0)
+		image_path_add(c, o->image_fd);
+	for (unsigned int i = 0; i < o->snapshot_count; i++)
+		descriptor(c, "--restore-fd", o->snapshot_fds[i]);
 	if (o->snapshot_count == 0) {
 		snprintf(c->memory, sizeof(c->memory), "%" PRIu64, o->memory);
 		words(c, "--mem", c->memory);
 	}
 }
 
-static int command_spawn(const struct command *c, pid_t *ret_pid)
+int spawn_vmm(const struct spawn_options *o, int channel, pid_t *ret_pid, struct err *err)
 {
-	char *no_env[] = { NULL };
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t none, defaults;
+	static struct command c;
+	const char *no_env[] = { NULL }, *step;
+	struct launch l = { .program = o->files->vmm, .argv = c.argv, .env = no_env,
+			    .fds = c.fds, .quiet = true, .jail = LAUNCH_JAIL_NONE };
 	int r;
 
-	sigemptyset(&none);
-	sigemptyset(&defaults);
-	sigaddset(&defaults, SIGPIPE);
-	sigaddset(&defaults, SIGCHLD);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-				 POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &defaults);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-	for (unsigned int i = 0; i < c->fd_count; i++) {
-		if (c->fds[i] >= 0)
-			posix_spawn_file_actions_adddup2(&files, c->fds[i],
-							 CHANNEL_FD + (int)i);
-	}
-	r = posix_spawn(ret_pid, c->argv[0], &files, &attr, (char *const *)c->argv, no_env);
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attr);
-	return -r;
-}
-
-/* Duplicates that sit where none of them goes in the child. */
-static int fds_raise(struct command *c)
-{
-	for (unsigned int i = 0; i < c->fd_count; i++) {
-		if (c->fds[i] < 0)
-			continue;
-		c->fds[i] = fcntl(c->fds[i], F_DUPFD_CLOEXEC, CHANNEL_FD + 2 +
-				  (int)SNAPSHOT_CHAIN_MAX);
-		if (c->fds[i] < 0) {
-			int error = errno;
-
-			c->fd_count = i;
-			return -error;
-		}
-	}
-	return 0;
-}
-
-int spawn_vmm(const struct spawn_options *options, pid_t *ret_pid, int *ret_channel,
-	      struct err *err)
-{
-	static struct command command;
-	FD_CLEANUP int ours = -1, theirs = -1;
-	int pair[2], r;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_set_errno(err, errno, "cannot make a socket");
-	ours = pair[0];
-	theirs = pair[1];
-	fcntl(ours, F_SETFL, O_NONBLOCK);
-	command_make(&command, options, theirs);
-	r = fds_raise(&command);
-	if (r == 0)
-		r = command_spawn(&command, ret_pid);
-	for (unsigned int i = 0; i < command.fd_count; i++)
-		fd_close(command.fds[i]);
-	if (r < 0)
-		return err_set_errno(err, r, "cannot start %s", options->programs->vmm);
-	*ret_channel = fd_take(&ours);
-	return 0;
+	if (o->snapshot_count > SNAPSHOT_CHAIN_MAX)
+		return err_set(err, E2BIG, "a chain of more than %u snapshots",
+			       SNAPSHOT_CHAIN_MAX);
+	command_make(&c, o, channel);
+	l.fd_count = c.fd_count;
+	if (o->jail)
+		l.jail = *o->jail;
+	r = launch(&l, ret_pid, &step);
+	return r < 0 ? err_set_errno(err, r, "cannot start %s: %s", o->files->name, step) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts casemate-vmm: finds the programs, checks the image's beginning, and gives the new
- * process a session of its own (a terminal's ^C is not for it), no environment, stdin and
- * stdout on /dev/null, and of our descriptors only the channel, the image and snapshots.
+ * Starts casemate-vmm: finds the programs, checks the image's beginning, and makes the VMM's
+ * command line. The new process has no environment, and of our descriptors only the channel
+ * and the files of its VM: it needs no path after its start.
  *
  * Everything is opened before the process exists, so that a bad file is the caller's error
  * and not a VM that dies. The channel is spoken as abi/channel.h says.
@@ -16,22 +16,31 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "pool/launch.h"
 
 struct spawn_programs {
 	char vmm[PATH_MAX], kernel[PATH_MAX], initd[PATH_MAX];
 	char image[PATH_MAX];		/* the default one, "": there is none */
 };
 
+struct spawn_files {
+	const char *name;		/* of the VMM, for its command line */
+	int vmm, kernel, initd;
+	int kvm;			/* -1: it cannot be opened; the VMM says why */
+};
+
+#define SPAWN_FILES_INIT	{ .vmm = -1, .kernel = -1, .initd = -1, .kvm = -1 }
+
 struct spawn_options {
-	const struct spawn_programs *programs;
-	int image_fd;			/* -1: none. Not owned */
-	const char *image_path;		/* to be noted in snapshots; NULL */
-	uint64_t memory;		/* bytes; 0 with snapshots */
+	const struct spawn_files *files;
+	int image_fd;			/* -1: none. Not owned. Its path is noted in snapshots */
+	uint64_t memory;		/* bytes; not looked at with snapshots */
 	const int *snapshot_fds;	/* a chain, the full one first. Not owned */
 	unsigned int snapshot_count;
 	const char *bootargs;
 	bool hold, snapshots, verbose;
 	bool track;			/* with snapshots: incremental ones are possible */
+	const struct launch_jail *jail;	/* NULL: none but the VMM's own */
 };
 
 /*
@@ -45,9 +54,17 @@ int spawn_programs_find(struct spawn_programs *ret, const char *vmm, const char 
 /* Opens a root image and checks that it is one. Returns 0 with *ret_fd, or -errno. */
 int spawn_image_open(const char *path, int *ret_fd, struct err *err);
 
-/* *ret_channel: our end of the socket, non-blocking, close-on-exec. Returns 0, or -errno with
- * err set and nothing left behind. */
-int spawn_vmm(const struct spawn_options *options, pid_t *ret_pid, int *ret_channel,
+/* programs must outlive it. Returns 0, or -errno with nothing left open. */
+int spawn_files_open(struct spawn_files *ret, const struct spawn_programs *programs,
+		     struct err *err);
+void spawn_files_close(struct spawn_files *files);
+
+/* The client's and the VMM's end of a channel: close-on-exec, the client's non-blocking. */
+int spawn_channel_make(int *ret_ours, int *ret_theirs, struct err *err);
+
+/* channel: the VMM's end, not owned. Returns 0, or -errno with err set and nothing left
+ * behind. */
+int spawn_vmm(const struct spawn_options *options, int channel, pid_t *ret_pid,
 	      struct err *err);
 
 #endif

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The state directory: a file PID for each VMM, holding the process's start time, from which
- * the next daemon knows what an earlier one left behind. VMMs end with their daemon (their
- * socket ends, and those it started itself have PDEATHSIG); this is for one that hangs.
- * A PID alone proves nothing: it is only signalled through a pidfd that was opened before its
- * start time was compared.
- */
-#include "pool/pool.h"
+/* The state directory, and what the host says of processes; see state.h. */
+#include "pool/state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,24 +44,58 @@ int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent)
 	return 0;
 }
 
+int state_user(pid_t pid, uid_t *ret_uid)
+{
+	char path[64], text[2048], *at;
+	FD_CLEANUP int fd = -1;
+	unsigned int uid;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return -ESRCH;
+	text[n] = '\0';
+	/* The name comes first, and has its newlines escaped. */
+	at = strstr(text, "\nUid:");
+	if (!at || sscanf(at, "\nUid: %u", &uid) != 1)
+		return -EPROTO;
+	*ret_uid = uid;
+	return 0;
+}
+
+void state_each(void (*each)(void *arg, pid_t pid), void *arg)
+{
+	DIR *d = opendir("/proc");
+	const struct dirent *entry;
+
+	while (d && (entry = readdir(d))) {
+		char *end;
+		long pid = strtol(entry->d_name, &end, 10);
+
+		if (pid > 1 && !*end)
+			each(arg, (pid_t)pid);
+	}
+	if (d)
+		closedir(d);
+}
+
 static int directory_open(const char *dir)
 {
 	return open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-int state_record(const char *dir, pid_t pid)
+int state_record(const char *dir, pid_t pid, uint64_t start)
 {
 	FD_CLEANUP int at = -1, fd = -1;
 	char name[32], text[32];
-	uint64_t start;
-	pid_t parent;
-	int r, n;
+	int n;
 
 	if (!dir)
 		return 0;
-	r = state_process(pid, &start, &parent);
-	if (r < 0)
-		return r;
 	at = directory_open(dir);
 	snprintf(name, sizeof(name), "%d", (int)pid);
 	fd = at < 0 ? -1 : openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

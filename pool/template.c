@@ -71,9 +71,6 @@ static int image_take(struct template *t, const struct chain *chain, const char 
 	if (chain->image_size > 0 && !path[0])
 		return err_set(err, EINVAL, "the snapshot does not say where its root image "
 			       "is: name it with image=");
-	if (strlen(path) >= sizeof(t->image_path))
-		return err_set(err, ENAMETOOLONG, "the image's name is too long");
-	strcpy(t->image_path, path);
 	return path[0] ? spawn_image_open(path, &t->image_fd, err) : 0;
 }
 

@@ -3,17 +3,16 @@
  * What a VM's process takes of the host, from /proc. Two small files that cost the same
  * whatever the VM's size (smaps would not), read at most ten times a second however many ask.
  * Memory that a fork shares with its source counts as private to both: only the kernel knows
- * better, at a price.
+ * better, at a price. A process that the parent has waited for a moment ago may have left its PID
+ * to another, whose figures these are then, once.
  */
 #include "pool/usage.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -42,7 +41,7 @@ static int read_now(const struct vm *vm, struct vm_usage *ret)
 	uint64_t user, system, resident, shared;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), hz = (uint64_t)sysconf(_SC_CLK_TCK);
 	char text[1024], *at;
-	int r = vm->pid > 0 && vm->pidfd >= 0 ? file_read(vm->pid, "stat", text, sizeof(text)) :
+	int r = vm->process == VM_PROCESS_RUNS ? file_read(vm->pid, "stat", text, sizeof(text)) :
 		-ESRCH;
 
 	if (r < 0)
@@ -57,9 +56,6 @@ static int read_now(const struct vm *vm, struct vm_usage *ret)
 		return r;
 	if (sscanf(text, "%*u %" SCNu64 " %" SCNu64, &resident, &shared) != 2)
 		return -EPROTO;
-	/* It is there still, so its PID was nobody else's meanwhile. */
-	if (syscall(SYS_pidfd_send_signal, vm->pidfd, 0, NULL, 0) < 0)
-		return -errno;
 	*ret = (struct vm_usage){ .cpu_ns = (user + system) * (NS_PER_SEC / hz),
 				  .rss = resident * page,
 				  .private = resident > shared ? (resident - shared) * page : 0 };

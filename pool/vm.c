@@ -3,7 +3,7 @@
  * A VM's life, seen from the daemon: its process, its socket, its end.
  *
  * vm_end() is the one way out: it says why, tells everybody who waits, closes the socket and
- * kills the process. The object stays until the process is known to be gone (its pidfd), so
+ * has the process killed. The object stays until the parent says that the process is gone, so
  * that "killed" means killed; vm_reap() then frees it, at the end of a turn of the loop.
  *
  * What a VMM sends is bounded by credits or thrown away, so its socket is always read.
@@ -11,15 +11,12 @@
 #include "pool/vm.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/wait.h>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -29,7 +26,6 @@
 #define BOOT_NS		(60 * NS_PER_SEC)
 
 static void on_channel(struct watch *watch, uint32_t events);
-static void on_process(struct watch *watch, uint32_t events);
 static void on_timer(struct timer *timer);
 static void vm_pump(struct deferred *deferred);
 static void vm_reap(struct deferred *deferred);
@@ -99,11 +95,9 @@ static void vm_free(struct vm *vm)
 
 	timer_set(pool->loop, &vm->timer, 0);
 	watch_remove(pool->loop, &vm->channel);
-	watch_remove(pool->loop, &vm->process);
 	deferred_cancel(&vm->pump);
 	deferred_cancel(&vm->reap);
 	fd_close(vm->socket);
-	fd_close(vm->pidfd);
 	buf_done(&vm->to_vmm);
 	frame_decoder_done(&vm->decoder);
 	if (!list_empty(&vm->link)) {
@@ -128,7 +122,7 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 		return NULL;
 	}
 	vm->pool = pool;
-	vm->socket = vm->pidfd = -1;
+	vm->socket = -1;
 	vm->memory = memory;
 	vm->number = ++pool->vm_numbers;
 	vm->created_ns = time_monotonic_ns();
@@ -139,7 +133,6 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 	list_init(&vm->waiters);
 	list_init(&vm->end_waiters);
 	watch_init(&vm->channel, on_channel);
-	watch_init(&vm->process, on_process);
 	timer_init(&vm->timer, on_timer);
 	deferred_init(&vm->pump, vm_pump);
 	deferred_init(&vm->reap, vm_reap);
@@ -180,87 +173,63 @@ static int vm_begin(struct vm *vm, const struct vm_options *o, int socket, struc
 	return 0;
 }
 
-/* Whose parent the VMM that forked it is, or, if that is gone already, we are. */
-static bool is_child_of(pid_t pid, pid_t parent)
+/* Channel, image, snapshots: what a VMM is started with. */
+struct start {
+	int fds[FD_SEND_MAX];
+	unsigned int count;
+	uint32_t flags, snapshots;
+};
+
+static int image_open(struct pool *pool, const struct vm_options *o, int *ret_fd,
+		      struct err *err)
 {
-	uint64_t start;
-	pid_t is;
+	const char *image = o->image ? o->image : pool->image;
 
-	return state_process(pid, &start, &is) == 0 && (is == parent || is == getpid());
-}
-
-/* The process is known. A PID that may have become somebody else's is looked at once the pidfd
- * is there: then it is the pidfd's, whatever happens. Returns 0 or -errno. */
-static int process_take(struct vm *vm, pid_t pid, pid_t parent)
-{
-	int r;
-
-	vm->pid = pid;
-	vm->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (vm->pidfd < 0)
-		return -errno;
-	if (!is_child_of(pid, parent)) {
-		vm->pidfd = fd_close(vm->pidfd);
-		return -ESRCH;
-	}
-	r = watch_add(vm->pool->loop, &vm->process, vm->pidfd, EPOLLIN);
-	/* A record that cannot be written is a loss for the next daemon, not for this one. */
-	if (r == 0)
-		vm->recorded = vm->pool->state_dir &&
-			       state_record(vm->pool->state_dir, pid) == 0;
-	return r;
-}
-
-static int spawn_cold(struct pool *pool, const struct vm_options *o,
-		      struct spawn_options *s, struct err *err)
-{
-	const char *image = o->image ? o->image : pool->programs.image;
-
-	if (!image[0])
+	if (!image)
 		return err_set(err, ENOENT, "there is no default root image: name one");
-	s->image_path = image;
-	s->memory = o->memory;
-	return spawn_image_open(image, &s->image_fd, err);
+	return spawn_image_open(image, ret_fd, err);
 }
 
-static void spawn_from(const struct template *t, const struct vm_options *o,
-		       struct spawn_options *s)
+static void start_fill(struct start *s, const struct vm_options *o, int channel, int image)
 {
-	s->image_fd = t->image_fd;
-	s->image_path = t->image_path;
-	s->snapshot_fds = t->fds;
-	s->snapshot_count = t->fd_count;
-	s->hold = o->role == VM_HELD;
+	const struct template *t = o->template;
+
+	s->fds[s->count++] = channel;
+	if (t)
+		image = t->image_fd;
+	if (image >= 0) {
+		s->fds[s->count++] = image;
+		s->flags |= BOUNDARY_IMAGE;
+	}
+	for (unsigned int i = 0; t && i < t->fd_count; i++)
+		s->fds[s->count++] = t->fds[i];
+	s->snapshots = t ? t->fd_count : 0;
+	if (o->role == VM_HELD)
+		s->flags |= BOUNDARY_HOLD;
 }
 
 int vm_new(struct pool *pool, const struct vm_options *o, struct vm **ret_vm,
 	   struct err *err)
 {
-	struct spawn_options s = { .programs = &pool->programs, .image_fd = -1,
-				   .snapshots = true };
 	uint64_t memory = o->template ? o->template->memory : o->memory;
+	FD_CLEANUP int image = -1, ours = -1, theirs = -1;
+	struct start s = { .count = 0 };
 	struct vm *vm = NULL;
-	int socket = -1, r;
-	pid_t pid = 0;
+	int r = pool_vm_admit(pool, o, memory, 1, true, err);
 
-	r = pool_vm_admit(pool, o, memory, 1, true, err);
-	if (r == 0 && o->template)
-		spawn_from(o->template, o, &s);
-	else if (r == 0)
-		r = spawn_cold(pool, o, &s, err);
+	if (r == 0 && !o->template)
+		r = image_open(pool, o, &image, err);
+	if (r == 0)
+		r = spawn_channel_make(&ours, &theirs, err);
 	if (r == 0) {
 		vm = vm_alloc(pool, o, memory, err);
-		r = vm ? spawn_vmm(&s, &pid, &socket, err) : err->code;
+		r = vm ? vm_begin(vm, o, fd_take(&ours), err) : err->code;
 	}
-	if (!o->template)
-		fd_close(s.image_fd);
 	if (r == 0) {
-		r = vm_begin(vm, o, socket, err);
-		if (r == 0 && process_take(vm, pid, getpid()) < 0)
-			r = err_set(err, EMFILE, "cannot watch a VM's process");
-		/* A child that is ours and not yet reaped: its PID is its own. */
+		start_fill(&s, o, theirs, image);
+		r = link_spawn(vm, s.flags, s.snapshots, s.fds, s.count);
 		if (r < 0)
-			kill(pid, SIGKILL);
+			err_set_errno(err, r, "cannot ask for a VM's process");
 	}
 	if (r < 0) {
 		if (vm)
@@ -342,8 +311,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	watch_remove(pool->loop, &vm->channel);
 	/* A forked VM whose process is not known yet ends for this. */
 	vm->socket = fd_close(vm->socket);
-	if (vm->pidfd >= 0)
-		syscall(SYS_pidfd_send_signal, vm->pidfd, SIGKILL, NULL, 0);
+	link_kill(vm);
 	pool->stats.vms_ended++;
 	pool->stats.vms_failed += failed;
 	pool_event(pool, "vm-ended", vm, "%s: %s", cause, vm->reason);
@@ -363,7 +331,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 void vm_reap_later(struct vm *vm)
 {
 	/* Without a process, known or to come, there is nothing to wait for. */
-	if (vm->state == VM_ENDING && vm->pidfd < 0 && !vm->birth)
+	if (vm->state == VM_ENDING && vm->process == VM_PROCESS_NONE && !vm->birth)
 		evloop_defer(vm->pool->loop, &vm->reap);
 }
 
@@ -372,8 +340,6 @@ static void vm_reap(struct deferred *deferred)
 	struct vm *vm = list_entry(deferred, struct vm, reap);
 	struct list waiters;
 
-	if (vm->recorded)
-		state_forget(vm->pool->state_dir, vm->pid);
 	list_init(&waiters);
 	while (!list_empty(&vm->end_waiters)) {
 		struct list *w = vm->end_waiters.next;
@@ -421,7 +387,7 @@ static void on_booted(struct vm *vm)
 		return;
 	/* It may be given away only once its process is known. */
 	vm->booted = true;
-	if (vm->birth)
+	if (vm->process != VM_PROCESS_RUNS)
 		return;
 	vm->state = VM_READY;
 	vm->idle_since_ns = time_monotonic_ns();
@@ -497,6 +463,16 @@ static void frame_dispatch(struct vm *vm, const struct frame *frame)
 	}
 }
 
+/* If there is a process, its end says why. */
+static void channel_lost(struct vm *vm)
+{
+	watch_remove(vm->pool->loop, &vm->channel);
+	if (vm->process == VM_PROCESS_NONE)
+		vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+	else
+		link_kill(vm);
+}
+
 /* Returns whether there may be more. */
 static bool channel_read(struct vm *vm)
 {
@@ -507,7 +483,7 @@ static bool channel_read(struct vm *vm)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n <= 0) {
-		vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+		channel_lost(vm);
 		return false;
 	}
 	while (at < (size_t)n && vm->state != VM_ENDING) {
@@ -581,16 +557,34 @@ static void on_channel(struct watch *watch, uint32_t events)
 		vm_pump_later(vm);
 }
 
-/* The process has ended: its last frames are in the socket still. */
-static void on_process(struct watch *watch, uint32_t events)
-{
-	struct vm *vm = list_entry(watch, struct vm, process);
+/* ---- The process ---- */
 
-	watch_remove(vm->pool->loop, &vm->process);
-	vm->pidfd = fd_close(vm->pidfd);
+void vm_process_known(struct vm *vm, pid_t pid, const char *reason)
+{
+	if (pid == 0) {
+		vm->process = VM_PROCESS_NONE;
+		vm_end(vm, "vmm", reason);
+	} else {
+		vm->process = VM_PROCESS_RUNS;
+		vm->pid = pid;
+		if (vm->booted)
+			on_booted(vm);
+	}
+	vm_reap_later(vm);
+}
+
+/* Its last frames are in the socket still. */
+void vm_process_gone(struct vm *vm, int status)
+{
+	char text[POOL_REASON_MAX] = "the VMM died without a word; dmesg may say why";
+
 	while (vm->state != VM_ENDING && channel_read(vm))
 		;
-	vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+	vm->process = VM_PROCESS_NONE;
+	if (status >= 0 && WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "the VMM died by signal %d (%s); dmesg may say why",
+			 WTERMSIG(status), strsignal(WTERMSIG(status)));
+	vm_end(vm, "vmm", text);
 	vm_reap_later(vm);
 }
 
@@ -626,17 +620,12 @@ struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socke
 	return vm;
 }
 
-void vm_child_known(struct vm *vm, pid_t parent, pid_t pid)
+void vm_child_named(struct vm *vm, const struct vm *source, pid_t pid)
 {
 	vm->birth = NULL;
-	if (pid <= 1 || process_take(vm, pid, parent) < 0) {
-		watch_remove(vm->pool->loop, &vm->process);
-		vm->pidfd = fd_close(vm->pidfd);
+	if (pid <= 1 || link_child(vm, source, pid) < 0)
 		vm_end(vm, "vmm", "a forked VM died before it ran");
-	} else if (vm->state == VM_ENDING) {
-		syscall(SYS_pidfd_send_signal, vm->pidfd, SIGKILL, NULL, 0);
-	} else if (vm->booted) {
-		on_booted(vm);
-	}
+	else if (vm->state == VM_ENDING)
+		link_kill(vm);
 	vm_reap_later(vm);
 }

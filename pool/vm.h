@@ -13,8 +13,20 @@ void vm_reap_later(struct vm *vm);
 /* A VM that a fork is about to make; socket is taken in every case. NULL with err set. */
 struct vm *vm_child_new(struct vm *parent, const struct vm_options *options, int socket,
 			struct err *err);
-/* Its process, as the VMM named it; 0: there is none. */
-void vm_child_known(struct vm *vm, pid_t parent, pid_t pid);
+/* Its process, as the VMM that forked it named it; 0: there is none. */
+void vm_child_named(struct vm *vm, const struct vm *source, pid_t pid);
+
+/* ---- link.c: the parent, which has the processes ---- */
+
+int link_open(struct pool *pool, int socket);
+/* fds: of SPAWN. Return 0, or -errno when it was not asked. */
+int link_spawn(struct vm *vm, uint32_t flags, uint32_t snapshots, const int *fds,
+	       unsigned int fd_count);
+int link_child(struct vm *vm, const struct vm *source, pid_t pid);
+void link_kill(struct vm *vm);
+/* Its answers: pid, or 0 with a reason; and the process's end. */
+void vm_process_known(struct vm *vm, pid_t pid, const char *reason);
+void vm_process_gone(struct vm *vm, int status);
 
 /* Sends the next request when nothing is before it. */
 void request_pump(struct vm *vm);

@@ -144,8 +144,9 @@ class Client:
 
 class Daemon:
     """One casemated with fake VMMs (real: the ones of the build), in a directory of its own."""
-    def __init__(self, *options, real=False, kernel='kernel', directory=None):
+    def __init__(self, *options, real=False, kernel='', directory=None):
         self.dir = directory or tempfile.mkdtemp(prefix='casemated-')
+        os.chmod(self.dir, 0o755)
         self.path = os.path.join(self.dir, 'run', 'd.sock')
         argv = [os.path.join(BUILD, 'casemated'), '--socket', self.path, '--verbose']
         image = os.environ.get('CASEMATE_TEST_IMAGE')
@@ -153,11 +154,17 @@ class Daemon:
             image = os.path.join(self.dir, 'image')
             with open(image, 'wb') as f:
                 f.write(bytes(1024) + bytes.fromhex('e2e1f5e0') + bytes(3072))
-            for name in (kernel, 'initd'):
-                open(os.path.join(self.dir, name), 'w').close()
-            argv += ['--vmm', os.path.join(BUILD, 'tests/daemon/fake-vmm'),
-                     '--kernel', os.path.join(self.dir, kernel),
+            for name, text in (('kernel', kernel), ('initd', '')):
+                with open(os.path.join(self.dir, name), 'w') as f:
+                    f.write(text)
+            argv += ['--kernel', os.path.join(self.dir, 'kernel'),
                      '--initd', os.path.join(self.dir, 'initd')]
+        # A name of its own, by which this daemon's VMMs are found.
+        self.vmm = os.path.join(self.dir, 'vmm')
+        if not os.path.lexists(self.vmm):
+            os.symlink(os.path.join(BUILD, 'casemate-vmm' if real else
+                                    'tests/daemon/fake-vmm'), self.vmm)
+        argv += ['--vmm', self.vmm]
         if image:
             argv += ['--image', image]
         self.argv = argv + list(options)
@@ -181,13 +188,9 @@ class Daemon:
     def client(self):
         return Client(self.path)
 
-    def fds(self):
-        return len(os.listdir(f'/proc/{self.process.pid}/fd'))
-
-    def vmms(self):
-        """PIDs of VMMs of this daemon, by the kernel on their command line or by parent."""
-        found = []
-        mark = self.dir.encode()
+    def processes(self):
+        """PID: (parent, command line) of all that are there."""
+        found = {}
         for pid in filter(str.isdigit, os.listdir('/proc')):
             try:
                 with open(f'/proc/{pid}/cmdline', 'rb') as f:
@@ -196,10 +199,26 @@ class Daemon:
                     state = f.read().rsplit(')', 1)[1].split()
             except OSError:
                 continue
-            if b'vmm' in os.path.basename(argv[0]) and state[0] != 'Z' and \
-                    (any(mark in a for a in argv) or int(state[1]) == self.process.pid):
-                found.append(int(pid))
+            if state[0] != 'Z':
+                found[int(pid)] = int(state[1]), argv
         return found
+
+    def engine(self):
+        """The PID of the engine, or 0."""
+        for pid, (parent, argv) in self.processes().items():
+            if parent == self.process.pid and b'--engine' in argv:
+                return pid
+        return 0
+
+    def fds(self):
+        """Descriptors of parent and engine."""
+        return sum(len(os.listdir(f'/proc/{pid}/fd'))
+                   for pid in (self.process.pid, self.engine()))
+
+    def vmms(self):
+        """PIDs of VMMs of this daemon."""
+        return [pid for pid, (_, argv) in self.processes().items()
+                if argv[0] == self.vmm.encode()]
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

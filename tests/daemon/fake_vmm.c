@@ -313,25 +313,27 @@ static ssize_t receive(void *bytes, size_t size)
 int main(int argc, char **argv)
 {
 	static uint8_t bytes[65536];
-	const char *delay = NULL;
+	char kernel[32] = "";
 
 	channel = 3;
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--hold"))
 			hold = true;
-		if (!strcmp(argv[i], "--kernel") && i + 1 < argc)
-			delay = strrchr(argv[i + 1], '-');
+		if (!strcmp(argv[i], "--kernel-fd") && i + 1 < argc &&
+		    pread(atoi(argv[i + 1]), kernel, sizeof(kernel) - 1, 0) < 0)
+			return 1;
 	}
 	signal(SIGCHLD, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);	/* a file that does not fit is an error */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (frame_decoder_init(&decoder, FRAME_CLIENT_TO_VMM) < 0)
 		return 1;
-	/* A kernel named FILE-MS boots for so long; "never" does not at all. */
-	if (!hold && delay && !strcmp(delay, "-never"))
+	/* A kernel that consists of a number boots for so many milliseconds; "never" does not
+	 * at all. */
+	if (!hold && !strcmp(kernel, "never"))
 		end_put(CM_VM_HOST_ERROR, "this kernel never starts");
-	if (!hold && delay)
-		usleep((useconds_t)atoi(delay + 1) * 1000);
+	if (!hold)
+		usleep((useconds_t)atoi(kernel) * 1000);
 	if (!hold)
 		booted();
 	for (;;) {

@@ -37,14 +37,14 @@ int run_vmm_start(const struct run_options *o, pid_t *ret_pid, int *ret_channel,
 		  struct err *err)
 {
 	static struct spawn_programs programs;
-	static char real[PATH_MAX];
 	static struct chain chain;
-	struct spawn_options s = { .programs = &programs, .image_fd = -1,
+	struct spawn_files files = SPAWN_FILES_INIT;
+	struct spawn_options s = { .files = &files, .image_fd = -1,
 				   .memory = o->memory, .verbose = o->verbose,
 				   .bootargs = o->trace ? "trace" : "verbose",
 				   .snapshots = o->save != NULL,
 				   .track = o->incremental };
-	FD_CLEANUP int image = -1;
+	FD_CLEANUP int image = -1, ours = -1, theirs = -1;
 	const char *path = NULL;
 	int r = o->from ? chain_open(&chain, o->from, err) : 0;
 
@@ -55,13 +55,19 @@ int run_vmm_start(const struct run_options *o, pid_t *ret_pid, int *ret_channel,
 		r = image_choose(o, &chain, &programs, &path, err);
 	if (r == 0 && path[0])
 		r = spawn_image_open(path, &image, err);
+	if (r == 0)
+		r = spawn_files_open(&files, &programs, err);
+	if (r == 0)
+		r = spawn_channel_make(&ours, &theirs, err);
 	if (r == 0) {
 		s.image_fd = image;
-		s.image_path = image >= 0 ? realpath(path, real) : NULL;
 		s.snapshot_fds = chain.fds;
 		s.snapshot_count = chain.count;
-		r = spawn_vmm(&s, ret_pid, ret_channel, err);
+		r = spawn_vmm(&s, theirs, ret_pid, err);
 	}
+	if (r == 0)
+		*ret_channel = fd_take(&ours);
+	spawn_files_close(&files);
 	chain_close(&chain);
 	return r;
 }

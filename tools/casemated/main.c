@@ -1,58 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * casemated: reads its options, finds or makes its socket, takes the state directory (a lock
- * in it keeps a second daemon out), ends what an earlier one left there, and serves
- * (api/server.h) until it is told to stop.
- */
+/* casemated: its options, and which of its two processes this is; see casemated.h. */
+#include "tools/casemated/casemated.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <grp.h>
-#include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "api/path.h"
-#include "api/server.h"
-#include "base/value.h"
 #include "base/fd.h"
 #include "base/time.h"
+#include "base/value.h"
+#include "pool/process.h"
 
-#define FIRST_PASSED_FD	3
 #define SESSION_IDLE_NS	(10 * NS_PER_SEC)
-#define LOCK_WAIT_NS	1000000000
-#define LOCK_TRIES	50
-
-struct options {
-	const char *socket, *state, *group;
-	const char *vmm, *kernel, *initd, *image;
-	struct pool_limits limits;
-	bool session, verbose, help;
-	uint64_t session_idle_ns;
-	int ready_fd;
-};
-
-struct daemon {
-	struct options options;
-	struct evloop loop;
-	struct pool pool;
-	struct server server;
-	struct spawn_programs programs;
-	char socket[PATH_MAX], state[PATH_MAX];
-	int lock, signals, listener;
-	bool made_socket;
-	struct watch signal_watch;
-	struct pool_observer log;
-};
 
 static const struct option known[] = {
 	{ "socket", required_argument, NULL, 's' },
@@ -70,6 +34,8 @@ static const struct option known[] = {
 	{ "max-execs", required_argument, NULL, 'e' },
 	{ "total-vms", required_argument, NULL, 'N' },
 	{ "total-mem", required_argument, NULL, 'M' },
+	{ "user", required_argument, NULL, 'u' },
+	{ "vm-uids", required_argument, NULL, 'U' },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -83,6 +49,9 @@ static void usage(void)
 	     "  --group NAME      members of this group may use the daemon as operators\n"
 	     "  --state DIR       record of processes; default: PATH.state\n"
 	     "  --image FILE      the default root image\n"
+	     "  --user NAME       of the engine, which speaks with clients and VMs, when started\n"
+	     "                    by root; default: casemate, if there is one\n"
+	     "  --vm-uids BASE:COUNT   users of VMs, likewise; default: 1879048192:65536\n"
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
 	     "  --session         end when there was no VM and no client for a while\n"
@@ -101,6 +70,26 @@ static int number_option(const char *text, uint32_t *ret)
 	if (value_number(text, UINT32_MAX, &number) < 0)
 		return -EINVAL;
 	*ret = (uint32_t)number;
+	return 0;
+}
+
+/* BASE:COUNT, none of them root or "no user". */
+static int range_option(const char *text, uint32_t *ret_base, uint32_t *ret_count)
+{
+	const char *colon = strchr(text, ':');
+	uint64_t base, count;
+	char copy[16];
+
+	if (!colon || colon - text >= (long)sizeof(copy))
+		return -EINVAL;
+	memcpy(copy, text, (size_t)(colon - text));
+	copy[colon - text] = '\0';
+	if (value_number(copy, UINT32_MAX - 1, &base) < 0 ||
+	    value_number(colon + 1, UINT32_MAX - 1, &count) < 0 || base == 0 || count == 0 ||
+	    base + count > UINT32_MAX)
+		return -EINVAL;
+	*ret_base = (uint32_t)base;
+	*ret_count = (uint32_t)count;
 	return 0;
 }
 
@@ -125,6 +114,8 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	case 'e': r = number_option(optarg, &o->limits.owner_execs); break;
 	case 'N': r = number_option(optarg, &o->limits.total_vms); break;
 	case 'M': r = value_size(optarg, &o->limits.total_memory); break;
+	case 'u': o->user = optarg; break;
+	case 'U': r = range_option(optarg, &o->uid_base, &o->uid_count); break;
 	case 'v': o->verbose = true; break;
 	case 'h': o->help = true; break;
 	default:
@@ -138,7 +129,8 @@ static int parse(struct options *o, int argc, char **argv, struct err *err)
 {
 	int option, r = 0;
 
-	*o = (struct options){ .ready_fd = -1, .session_idle_ns = SESSION_IDLE_NS };
+	*o = (struct options){ .ready_fd = -1, .session_idle_ns = SESSION_IDLE_NS,
+			       .uid_base = PROCESS_UID_BASE, .uid_count = PROCESS_UID_COUNT };
 	opterr = 0;
 	while (r == 0 && (option = getopt_long(argc, argv, ":", known, NULL)) >= 0)
 		r = parse_one(o, option, argv, err);
@@ -147,185 +139,27 @@ static int parse(struct options *o, int argc, char **argv, struct err *err)
 	return r;
 }
 
-/* ---- The state directory and the socket ---- */
-
-static int directory_make(const char *path, mode_t mode, struct err *err)
-{
-	struct stat st;
-
-	if (mkdir(path, mode) == 0 || errno == EEXIST) {
-		if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid() &&
-		    !(st.st_mode & S_IWOTH))
-			return 0;
-		return err_set(err, EPERM, "%s is no directory of this user's, or others may "
-			       "write to it: choose another with --socket and --state", path);
-	}
-	return err_set_errno(err, errno, "cannot make the directory %s", path);
-}
-
-static int paths_choose(struct daemon *d, struct err *err)
-{
-	int r = api_socket_path(d->options.socket, d->socket, sizeof(d->socket), err);
-
-	if (r < 0)
-		return r;
-	if (strlen(d->socket) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
-		return err_set(err, ENAMETOOLONG, "the socket's path %s is too long: choose "
-			       "another with --socket", d->socket);
-	if (snprintf(d->state, sizeof(d->state), "%s%s", d->options.state ? d->options.state :
-		     d->socket, d->options.state ? "" : ".state") >= (int)sizeof(d->state))
-		return err_set(err, ENAMETOOLONG, "the state directory's path is too long");
-	return 0;
-}
-
-/* A process that a killed daemon was just starting has the lock until its execve. */
-static int lock_wait(int fd)
-{
-	const struct timespec pause = { .tv_nsec = LOCK_WAIT_NS / LOCK_TRIES };
-	int r = -1;
-
-	for (int i = 0; i < LOCK_TRIES && r < 0; i++) {
-		if (i > 0)
-			nanosleep(&pause, NULL);
-		r = flock(fd, LOCK_EX | LOCK_NB);
-	}
-	return r;
-}
-
-static int state_take(struct daemon *d, struct err *err)
-{
-	char copy[PATH_MAX], lock[PATH_MAX];
-	int r;
-
-	strcpy(copy, d->socket);
-	r = directory_make(dirname(copy), d->options.group ? 0711 : 0700, err);
-	if (r == 0)
-		r = directory_make(d->state, 0700, err);
-	if (r < 0)
-		return r;
-	if (snprintf(lock, sizeof(lock), "%s/lock", d->state) >= (int)sizeof(lock))
-		return err_set(err, ENAMETOOLONG, "the state directory's path is too long");
-	d->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (d->lock < 0)
-		return err_set_errno(err, errno, "cannot open %s", lock);
-	if (lock_wait(d->lock) < 0)
-		return err_set(err, EADDRINUSE, "another casemated serves here already: "
-			       "casemate ls asks it, casemated --socket PATH starts one more");
-	return state_clean(d->state, err);
-}
-
-/* Sockets from systemd: the first of LISTEN_FDS, if they are meant for us. */
-static int socket_passed(void)
-{
-	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-	uint64_t is_pid, fds;
-
-	if (!pid || !count || value_number(pid, INT32_MAX, &is_pid) < 0 ||
-	    value_number(count, 1, &fds) < 0 || is_pid != (uint64_t)getpid() || fds != 1)
-		return -1;
-	unsetenv("LISTEN_PID");
-	unsetenv("LISTEN_FDS");
-	fcntl(FIRST_PASSED_FD, F_SETFD, FD_CLOEXEC);
-	return FIRST_PASSED_FD;
-}
-
-static int socket_make(struct daemon *d, struct err *err)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	bool group = d->server.has_group;
-	FD_CLEANUP int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	mode_t mask;
-	int r;
-
-	if (fd < 0)
-		return err_set_errno(err, errno, "cannot make a socket");
-	strcpy(address.sun_path, d->socket);
-	/* The lock is ours, so whoever made it is gone. */
-	unlink(d->socket);
-	mask = umask(0177);
-	r = bind(fd, (struct sockaddr *)&address, sizeof(address));
-	umask(mask);
-	if (r < 0)
-		return err_set_errno(err, errno, "cannot make the socket %s", d->socket);
-	d->made_socket = true;
-	if (group && (chown(d->socket, (uid_t)-1, d->server.group) < 0 ||
-		      chmod(d->socket, 0660) < 0))
-		return err_set_errno(err, errno, "cannot give the socket to group %s",
-				     d->options.group);
-	if (listen(fd, 1024) < 0)
-		return err_set_errno(err, errno, "cannot listen at %s", d->socket);
-	d->listener = fd_take(&fd);
-	return 0;
-}
-
-static int group_find(struct daemon *d, struct err *err)
+int group_find(const struct options *o, bool *ret_has, gid_t *ret_group, struct err *err)
 {
 	const struct group *g;
 
-	if (!d->options.group)
+	*ret_has = false;
+	if (!o->group)
 		return 0;
-	g = getgrnam(d->options.group);
+	g = getgrnam(o->group);
 	if (!g)
-		return err_set(err, ENOENT, "there is no group %s", d->options.group);
-	d->server.has_group = true;
-	d->server.group = g->gr_gid;
+		return err_set(err, ENOENT, "there is no group %s", o->group);
+	*ret_has = true;
+	*ret_group = g->gr_gid;
 	return 0;
 }
 
-/* ---- Signals, log ---- */
-
-static void on_signal(struct watch *watch, uint32_t events)
-{
-	struct daemon *d = list_entry(watch, struct daemon, signal_watch);
-	struct signalfd_siginfo info;
-
-	if (read(watch->fd, &info, sizeof(info)) == sizeof(info))
-		server_stop(&d->server, 0);
-}
-
-static int signals_open(struct daemon *d, struct err *err)
-{
-	sigset_t set;
-	int r;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	d->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	sigaddset(&set, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	watch_init(&d->signal_watch, on_signal);
-	r = d->signals < 0 ? -errno : watch_add(&d->loop, &d->signal_watch, d->signals, EPOLLIN);
-	return r < 0 ? err_set_errno(err, r, "cannot wait for signals") : 0;
-}
-
-static void on_event(struct pool_observer *observer, const struct pool_event *e)
-{
-	fprintf(stderr, "casemated: %s%s%s: %s\n", e->type, e->vm[0] ? " " : "", e->vm,
-		e->text);
-}
-
-/* Each VM takes three descriptors, each client one. */
-static void descriptors_raise(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-static void say_ready(struct daemon *d)
+void streams_drop(const struct options *o)
 {
 	int null;
 
-	if (d->options.ready_fd >= 0 && fd_write_all(d->options.ready_fd, "ok\n", 3) == 0)
-		d->options.ready_fd = fd_close(d->options.ready_fd);
-	if (!d->options.session || d->options.verbose)
+	if (!o->session || o->verbose)
 		return;
-	/* Whoever started us does not wait for our end by its pipes. */
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; null >= 0 && fd < 3; fd++)
 		dup2(null, fd);
@@ -334,88 +168,22 @@ static void say_ready(struct daemon *d)
 		errno = 0;
 }
 
-/* What whoever started a session's daemon had open is not for it to keep open. */
-static void descriptors_drop(const struct options *o)
-{
-	unsigned int keep = o->ready_fd > 2 ? (unsigned int)o->ready_fd : 2;
-
-	if (!o->session)
-		return;
-	if (keep > 3)
-		close_range(3, keep - 1, 0);
-	close_range(keep + 1, ~0u, 0);
-}
-
-static int daemon_begin(struct daemon *d, struct err *err)
-{
-	const struct options *o = &d->options;
-	int r;
-
-	descriptors_drop(o);
-	descriptors_raise();
-	r = paths_choose(d, err);
-	if (r == 0)
-		r = spawn_programs_find(&d->programs, o->vmm, o->kernel, o->initd, o->image,
-					CASEMATE_LIBEXECDIR, err);
-	if (r == 0)
-		r = group_find(d, err);
-	if (r == 0) {
-		int left = state_take(d, err);
-
-		r = left < 0 ? left : 0;
-		if (left > 0)
-			fprintf(stderr, "casemated: %d VMs of an earlier daemon were ended\n",
-				left);
-	}
-	if (r == 0)
-		r = evloop_init(&d->loop) < 0 ? err_set(err, EMFILE, "cannot make a loop") : 0;
-	if (r == 0)
-		r = signals_open(d, err);
-	if (r == 0)
-		r = pool_init(&d->pool, &d->loop, &o->limits, d->state, err);
-	if (r < 0)
-		return r;
-	d->pool.programs = d->programs;
-	d->listener = socket_passed();
-	if (d->listener < 0)
-		r = socket_make(d, err);
-	d->server.session = o->session;
-	d->server.session_idle_ns = o->session_idle_ns;
-	if (r == 0)
-		r = server_init(&d->server, &d->loop, &d->pool, d->listener, err);
-	if (r == 0 && o->verbose) {
-		d->log.event = on_event;
-		list_add_tail(&d->pool.observers, &d->log.link);
-	}
-	return r;
-}
-
 int main(int argc, char **argv)
 {
-	static struct daemon d;
+	/* The parent's word, not a person's, so no option: see keeper.c. */
+	bool engine = argc > 1 && !strcmp(argv[1], ENGINE_WORD);
+	static struct options o;
 	struct err err = ERR_INIT;
-	int r;
 
-	d.lock = d.signals = d.listener = -1;
-	if (parse(&d.options, argc, argv, &err) < 0) {
+	argc -= engine;
+	argv += engine;
+	if (parse(&o, argc, argv, &err) < 0) {
 		fprintf(stderr, "casemated: %s\n", err.text);
 		return 2;
 	}
-	if (d.options.help) {
+	if (o.help) {
 		usage();
 		return 0;
 	}
-	if (daemon_begin(&d, &err) < 0) {
-		fprintf(stderr, "casemated: %s\n", err.text);
-		if (d.made_socket)
-			unlink(d.socket);
-		return 1;
-	}
-	say_ready(&d);
-	r = evloop_run(&d.loop);
-	server_done(&d.server);
-	if (d.made_socket)
-		unlink(d.socket);
-	pool_done(&d.pool);
-	return r < 0 ? 1 : 0;
+	return engine ? engine_main(&o) : keeper_main(&o, argc, argv);
 }
