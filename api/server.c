@@ -131,8 +131,8 @@ static const struct {
 void reply_err(struct client *client, const char *tag, const struct err *err)
 {
 	const char *code = "FAILED", *hint = "events shows what happened";
+	char sign[32], whose[160];
 	struct answer a;
-	char sign[32];
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		if (codes[i].error == -err->code) {
@@ -140,6 +140,12 @@ void reply_err(struct client *client, const char *tag, const struct err *err)
 			hint = codes[i].hint;
 			break;
 		}
+	}
+	/* Somebody who may do everything was refused by a file's permissions. */
+	if (client->admin && (err->code == -EACCES || err->code == -EPERM)) {
+		snprintf(whose, sizeof(whose), "files are opened by the user %s, whose right to "
+			 "the file and its directories counts", client->server->user);
+		hint = whose;
 	}
 	snprintf(sign, sizeof(sign), "-%s", code);
 	answer_begin(&a, sign, tag);

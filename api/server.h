@@ -36,6 +36,7 @@ struct server {
 	struct pool *pool;
 	int fd;
 	struct watch listener;
+	const char *user;		/* that this process runs as */
 	bool has_group;
 	gid_t group;			/* its members may use the daemon */
 	bool session;			/* ends when nothing is left to do */

@@ -73,7 +73,7 @@ static void on_message(struct boundary *b, const struct boundary_message *m, int
 		break;
 	case BOUNDARY_SPAWNED:
 		if (vm && vm->process == VM_PROCESS_ASKED)
-			vm_process_known(vm, (pid_t)m->pid, m->text);
+			vm_process_known(vm, (pid_t)m->pid, m->error, m->text);
 		break;
 	case BOUNDARY_EXITED:
 		if (vm && vm->process == VM_PROCESS_RUNS)

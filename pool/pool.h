@@ -224,6 +224,7 @@ struct vm {
 	struct list end_waiters;	/* for its end; what: NULL */
 	char reason[POOL_REASON_MAX];	/* why it ended */
 	const char *cause;		/* static, one word */
+	int error;			/* what those who wait are told; 0: ECONNRESET */
 };
 
 struct vm_options {

@@ -306,7 +306,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	vm->state = VM_ENDING;
 	vm->cause = cause;
 	snprintf(vm->reason, sizeof(vm->reason), "%s", reason);
-	err_set(&err, ECONNRESET, "%s", vm->reason);
+	err_set(&err, vm->error ? vm->error : ECONNRESET, "%s", vm->reason);
 	timer_set(pool->loop, &vm->timer, 0);
 	watch_remove(pool->loop, &vm->channel);
 	/* A forked VM whose process is not known yet ends for this. */
@@ -559,10 +559,13 @@ static void on_channel(struct watch *watch, uint32_t events)
 
 /* ---- The process ---- */
 
-void vm_process_known(struct vm *vm, pid_t pid, const char *reason)
+void vm_process_known(struct vm *vm, pid_t pid, int error, const char *reason)
 {
 	if (pid == 0) {
 		vm->process = VM_PROCESS_NONE;
+		/* The host's trouble, unless it was there and is gone. */
+		if (error != ESRCH)
+			vm->error = EIO;
 		vm_end(vm, "vmm", reason);
 	} else {
 		vm->process = VM_PROCESS_RUNS;

@@ -24,8 +24,8 @@ int link_spawn(struct vm *vm, uint32_t flags, uint32_t snapshots, const int *fds
 	       unsigned int fd_count);
 int link_child(struct vm *vm, const struct vm *source, pid_t pid);
 void link_kill(struct vm *vm);
-/* Its answers: pid, or 0 with a reason; and the process's end. */
-void vm_process_known(struct vm *vm, pid_t pid, const char *reason);
+/* Its answers: pid, or 0 with errno and a reason; and the process's end. */
+void vm_process_known(struct vm *vm, pid_t pid, int error, const char *reason);
 void vm_process_gone(struct vm *vm, int status);
 
 /* Sends the next request when nothing is before it. */

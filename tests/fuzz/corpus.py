@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seed corpora of frame_fuzz, virtqueue_fuzz and elf_fuzz: corpus.py DIRECTORY."""
+"""Writes the seed corpora of frame_fuzz, virtqueue_fuzz, elf_fuzz and boundary_fuzz: corpus.py
+DIRECTORY."""
 import os
 import struct
 import sys
@@ -89,8 +90,28 @@ def elves():
     yield 'machine', elf(good, machine=3)
 
 
+def boundary(engine, fds, kind, flags=0, ident=0, of=0, memory=0, count=0, pid=0, error=0,
+             status=0, text=b''):
+    return bytes([engine, fds]) + struct.pack('<IIQQQIIii200s', kind, flags, ident, of, memory,
+                                              count, pid, error, status, text)
+
+
+def boundaries():
+    yield 'start', boundary(0, 0, 1, text=b'signal 9 (Killed)')
+    yield 'ready', boundary(1, 0, 2)
+    yield 'spawn', boundary(1, 2, 3, flags=1, ident=1, memory=1 << 28)
+    yield 'spawn-held', boundary(1, 4, 3, flags=3, ident=1, memory=1 << 28, count=2)
+    yield 'child', boundary(1, 0, 4, ident=2, of=1, memory=1 << 28, pid=4711)
+    yield 'spawned', boundary(0, 0, 5, ident=1, pid=4711)
+    yield 'spawned-not', boundary(0, 0, 5, ident=1, error=24, text=b'too many open files')
+    yield 'kill', boundary(1, 0, 6, ident=1)
+    yield 'exited', boundary(0, 0, 7, ident=1, status=9)
+    yield 'stop', boundary(0, 0, 8)
+
+
 def main():
-    for name, seeds in ('frame', frames()), ('virtqueue', rings()), ('elf', elves()):
+    for name, seeds in (('frame', frames()), ('virtqueue', rings()), ('elf', elves()),
+                        ('boundary', boundaries())):
         directory = os.path.join(sys.argv[1], name)
         os.makedirs(directory, exist_ok=True)
         for seed, data in seeds:

@@ -4,11 +4,13 @@
  * serve when the parent has said why it was started, so that this is its first event.
  */
 #include <errno.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "api/server.h"
 #include "tools/casemated/casemated.h"
@@ -71,10 +73,12 @@ static void on_orphaned(struct pool *pool, const char *why)
 
 static int engine_begin(struct engine *e, struct err *err)
 {
+	const struct passwd *user = getpwuid(getuid());
 	const struct options *o = e->options;
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
+	e->server.user = user ? user->pw_name : "casemated runs as";
 	r = group_find(o, &e->server.has_group, &e->server.group, err);
 	if (r == 0 && evloop_init(&e->loop) < 0)
 		r = err_set(err, EMFILE, "cannot make a loop");
