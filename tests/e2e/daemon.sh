@@ -179,6 +179,77 @@ test_vmm_killed() {
 	stop
 }
 
+# The PIDs of the daemon's VMMs: their records are named so.
+records() {
+	find "$XDG_RUNTIME_DIR" -path '*.state/[0-9]*' -printf '%f\n'
+}
+
+# field PID NAME: of /proc/PID/status.
+field() {
+	sed -n "s/^$2:[[:space:]]*//p" "/proc/$1/status"
+}
+
+# Started by root, a real VM works as a user of its own, in an empty root, without a network
+# and, where version 2 of control groups is there, in one with limits; forks and restored VMs,
+# too.
+test_confined() {
+	local pid group limit
+	[ "$(id -u)" = 0 ] || { skip "needs root, who may give users to others"; return; }
+	keep box -- true
+	cm fork 1 box
+	want_status 0
+	cm exec "$(cat "$T/out")" -- echo forked
+	want_out forked
+	cm snapshot box -o "$T/snap"
+	cm restore --keep old "$T/snap"
+	cm exec old -- echo restored
+	want_out restored
+	[ "$(records | wc -l)" = 3 ] || fail "not three VMs: $(records | xargs)"
+	for pid in $(records); do
+		[ "$(field "$pid" Uid | awk '{ print ($1 >= 1879048192 && $1 == $2 && $2 == $3) }')" = 1 ] ||
+			fail "its user is $(field "$pid" Uid)"
+		[ "$(field "$pid" CapEff)" = 0000000000000000 ] || fail "it has capabilities"
+		[ "$(field "$pid" Seccomp)" = 2 ] || fail "it has no filter"
+		[ "$(readlink "/proc/$pid/root")" = \
+		  "$XDG_RUNTIME_DIR/casemate/casemate.sock.state/root" ] ||
+			fail "its root is $(readlink "/proc/$pid/root")"
+		[ "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" ] ||
+			fail "it has the host's network"
+		grep -q cgroup2 /proc/mounts || continue
+		group=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+		grep -qw memory "$group/cgroup.controllers" || continue
+		group=$group$(sed -n 's/^0:://p' "/proc/$pid/cgroup")
+		[ "$(cat "$group/cgroup.procs")" = "$pid" ] ||
+			fail "others are in $group: $(xargs <"$group/cgroup.procs")"
+		limit=$(cat "$group/memory.max")
+		[ "$limit" != max ] && [ "$limit" -lt $((1 << 30)) ] || fail "memory.max is $limit"
+		[ "$(cat "$group/pids.max")" = 256 ] || fail "pids.max is not 256"
+	done
+	[ "$(for pid in $(records); do field "$pid" Uid; done | sort -u | wc -l)" = 2 ] ||
+		fail "two families have not two users"
+	stop
+	rm -f "$T/snap"
+}
+
+# kill -9 of the engine: its VMs end, whatever they do, and the next one serves.
+test_engine_killed() {
+	local i engine='' old
+	keep box -- true
+	cm exec box -- sh -c 'yes >/dev/null & sleep 0.1'
+	old=$(records)
+	for i in $(tagged); do
+		! grep -qs -e --engine "/proc/$i/cmdline" || engine=$i
+	done
+	kill -KILL "$engine" || fail "no engine"
+	cm ls
+	want_status 0
+	[ ! -s "$T/out" ] || [ "$(wc -l <"$T/out")" = 1 ] || fail "there are VMs: $(cat "$T/out")"
+	[ ! -e "/proc/$old" ] || fail "the VMM goes on"
+	keep again -- echo up
+	want_out up
+	stop
+}
+
 test_session_ends() {
 	keep box -- true
 	cm kill box
@@ -193,4 +264,4 @@ test_session_ends() {
 }
 
 run_cases keep_and_exec streams deadline_with_children interrupt fork snapshot pool \
-	vmm_killed session_ends
+	vmm_killed confined engine_killed session_ends
