@@ -14,7 +14,7 @@ import threading
 import time
 
 import daemon_test
-from client import SCALE, Daemon, Refused, eventually
+from client import BUILD, SCALE, Daemon, Refused, eventually
 from daemon_test import Skip
 
 SPAWN, CHILD, KILL, STOP = 3, 4, 6, 8
@@ -266,6 +266,9 @@ def case_engine_is_nobody(d):
     for name in 'CapInh', 'CapPrm', 'CapEff', 'CapAmb':
         assert int(s[name], 16) == 0, (name, s[name])
     assert s['NoNewPrivs'] == '1', s['NoNewPrivs']
+    with open(os.path.join(BUILD, 'casemated'), 'rb') as f:
+        sanitized = b'__asan_init' in f.read()
+    assert s['Seccomp'] == '2' or sanitized, s['Seccomp']
     assert set(s['Groups'].split()) <= {'65534'}, s['Groups']
     c = d.client()
     c.ask('create name=a')

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The soak test, outside CI: soak.py CYCLES [real]. So many create, exec, kill cycles by eight
-clients, while VMMs, clients and the daemon itself are killed at random; then what is left is
-counted. With real VMs where KVM works, else with fake VMMs."""
+clients, while VMMs, clients, the daemon and its engine are killed at random; then what is left
+is counted. With real VMs where KVM works, else with fake VMMs."""
 import os
 import random
 import signal
@@ -12,6 +12,7 @@ import threading
 import time
 
 from client import Client, Daemon, Refused, eventually
+from privsep_test import cgroups_left
 
 CLIENTS = 8
 LOST = (Refused, EOFError, OSError, TimeoutError, AssertionError)
@@ -23,7 +24,7 @@ class Soak:
         self.lock = threading.Lock()
         self.daemon = Daemon(real=real)
         self.command = '/bin/echo' if real else 'echo'
-        self.done = self.lost = self.daemons = self.vmms = 0
+        self.done = self.lost = self.daemons = self.engines = self.vmms = 0
 
     def take(self):
         with self.lock:
@@ -64,9 +65,16 @@ class Soak:
                 self.daemon.start()
                 self.daemons += 1
                 continue
-            pids = self.daemon.vmms()
             try:
-                os.kill(rng.choice(pids), signal.SIGKILL)
+                if rng.random() < 0.1:
+                    engine = self.daemon.engine()
+                    if engine:
+                        os.kill(engine, signal.SIGKILL)
+                        self.engines += 1
+                        # Its parent does not put up with a row of short lives.
+                        time.sleep(1.1)
+                    continue
+                os.kill(rng.choice(self.daemon.vmms()), signal.SIGKILL)
                 self.vmms += 1
             except (IndexError, ProcessLookupError):
                 pass
@@ -84,13 +92,14 @@ class Soak:
             c.ask(f'kill {item["vm"]}')
         c.close()
         d = self.daemon
+        eventually(lambda: not cgroups_left(d), f'groups are left: {cgroups_left(d)}')
         eventually(lambda: not d.vmms(), f'processes are left: {d.vmms()}')
         eventually(lambda: d.fds() <= before, f'descriptors are left: {d.fds() - before}')
         records = os.listdir(d.path + '.state')
         assert set(records) <= {'lock', 'root'}, records
         d.stop()
-        print(f'{self.done} cycles done, {self.lost} lost to {self.vmms} killed VMMs and '
-              f'{self.daemons} killed daemons; nothing is left')
+        print(f'{self.done} cycles done, {self.lost} lost to {self.vmms} killed VMMs, '
+              f'{self.engines} engines and {self.daemons} daemons; nothing is left')
 
 
 if __name__ == '__main__':

@@ -14,6 +14,7 @@
 
 #include "api/server.h"
 #include "tools/casemated/casemated.h"
+#include "tools/casemated/filter.h"
 
 struct engine {
 	const struct options *options;
@@ -82,6 +83,8 @@ static int engine_begin(struct engine *e, struct err *err)
 	r = group_find(o, &e->server.has_group, &e->server.group, err);
 	if (r == 0 && evloop_init(&e->loop) < 0)
 		r = err_set(err, EMFILE, "cannot make a loop");
+	if (r == 0)
+		r = filter_enter(err);
 	if (r == 0)
 		r = pool_init(&e->pool, &e->loop, &o->limits, ENGINE_BOUNDARY_FD, err);
 	if (r < 0)
