@@ -9,6 +9,7 @@
 
 static int verb_hello(const struct request *q)
 {
+	uint32_t confined = q->client->server->pool->confined;
 	struct answer a;
 
 	answer_begin(&a, "+", q->line->tag);
@@ -16,6 +17,11 @@ static int verb_hello(const struct request *q)
 	answer_pair(&a, "release", "%s", CASEMATE_VERSION);
 	answer_pair(&a, "uid", "%u", q->client->uid);
 	answer_pair(&a, "role", "%s", q->client->admin ? "admin" : "operator");
+	answer_pair(&a, "engine", "%s", q->client->server->user);
+	answer_pair(&a, "confined", "jail%s%s%s%s", confined & BOUNDARY_USERS ? ",users" : "",
+		    confined & BOUNDARY_ROOTS ? ",roots" : "",
+		    confined & BOUNDARY_NO_NET ? ",no-network" : "",
+		    confined & BOUNDARY_GROUPS ? ",cgroups" : "");
 	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics");
 	answer_send(&a, q->client);
 	return 0;

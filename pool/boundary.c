@@ -23,7 +23,7 @@ static const struct {
 	bool known, engine;
 	unsigned int fields;
 } kinds[] = {
-	[BOUNDARY_START] = { true, false, TEXT },
+	[BOUNDARY_START] = { true, false, FLAGS | TEXT },
 	[BOUNDARY_READY] = { true, true, 0 },
 	[BOUNDARY_SPAWN] = { true, true, ID | FLAGS | MEMORY | COUNT },
 	[BOUNDARY_CHILD] = { true, true, ID | OF | MEMORY | PID },
@@ -96,6 +96,8 @@ static const char *message_check(bool from_engine, const struct boundary_message
 	why = text_check(m->text);
 	if (why)
 		return why;
+	if (m->kind == BOUNDARY_START && (m->flags & ~BOUNDARY_START_FLAGS))
+		return "a flag that there is not";
 	if (m->kind == BOUNDARY_SPAWN)
 		return spawn_check(m, fd_count);
 	return fd_count > 0 ? "descriptors that nobody wants" : NULL;

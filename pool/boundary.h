@@ -11,7 +11,8 @@
  *
  * VMs are named by numbers of the engine's, never used twice by one engine:
  *
- *   START    parent  why an earlier engine ended, "" for the first
+ *   START    parent  why an earlier engine ended, "" for the first; flags: what VMs are
+ *                    confined by
  *   READY    engine  it serves
  *   SPAWN    engine  a VMM for VM `id`: flags, memory, `count` snapshots. Descriptors: the
  *                    VMM's end of its channel, the image if BOUNDARY_IMAGE, the snapshots
@@ -43,6 +44,13 @@ enum boundary_kind {
 	BOUNDARY_START = 1, BOUNDARY_READY, BOUNDARY_SPAWN, BOUNDARY_CHILD, BOUNDARY_SPAWNED,
 	BOUNDARY_KILL, BOUNDARY_EXITED, BOUNDARY_STOP,
 };
+
+/* Flags of START: each VM has its own, or, of a network, none. */
+#define BOUNDARY_USERS	1u
+#define BOUNDARY_ROOTS	2u
+#define BOUNDARY_NO_NET	4u
+#define BOUNDARY_GROUPS	8u		/* with limits of memory and processes */
+#define BOUNDARY_START_FLAGS	15u
 
 /* Flags of SPAWN. */
 #define BOUNDARY_IMAGE	1u		/* an image comes along */

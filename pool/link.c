@@ -66,6 +66,7 @@ static void on_message(struct boundary *b, const struct boundary_message *m, int
 
 	switch (m->kind) {
 	case BOUNDARY_START:
+		pool->confined = m->flags;
 		pool->start(pool, m->text);
 		break;
 	case BOUNDARY_STOP:

@@ -48,9 +48,18 @@ static void later(struct parent *p, uint64_t ns)
 static void on_message(struct boundary *b, const struct boundary_message *m, int *fds);
 static void on_lost(struct boundary *b, const char *why);
 
+static uint32_t confinement(const struct processes *all)
+{
+	return (all->uid_count > 0 ? BOUNDARY_USERS : 0) |
+	       (all->jail.root >= 0 ? BOUNDARY_ROOTS : 0) |
+	       (all->jail.network >= 0 ? BOUNDARY_NO_NET : 0) |
+	       (all->cgroups.memory && all->cgroups.pids ? BOUNDARY_GROUPS : 0);
+}
+
 static int engine_launch(struct parent *p, struct err *err)
 {
-	struct boundary_message start = { .kind = BOUNDARY_START };
+	struct boundary_message start = { .kind = BOUNDARY_START,
+					  .flags = confinement(&p->processes) };
 	FD_CLEANUP int ours = -1, theirs = -1;
 	const char *step;
 	int pair[2], fds[2], r;

@@ -346,6 +346,7 @@ struct pool_stats {
 struct pool {
 	struct evloop *loop;
 	struct boundary parent;
+	uint32_t confined;		/* what VMs are confined by: flags of START */
 	const char *image;		/* the default one's path, NULL: there is none */
 	struct pool_limits limits;
 	/* What the parent says: begin (reason: why an earlier engine ended, or ""), end, or

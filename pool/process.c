@@ -20,7 +20,8 @@
 #include "pool/state.h"
 
 #define COUNT_MAX	65536u
-#define RETRY_NS	(NS_PER_SEC / 50)
+#define RETRY_NS	(NS_PER_SEC / 50)	/* doubles */
+#define RETRY_MAX_NS	NS_PER_SEC
 
 struct process {
 	struct list link;
@@ -42,6 +43,7 @@ void processes_init(struct processes *all)
 	list_init(&all->list);
 	all->count = all->uid_next = all->generation = 0;
 	all->uid_again = false;
+	all->retry_ns = RETRY_NS;
 	timer_init(&all->timer, on_timer);
 }
 
@@ -108,10 +110,11 @@ static void group_remove_or_wait(struct process *p)
 		process_free(p);
 		return;
 	}
-	/* What the VMM had forked and nobody knew of. */
+	/* What the VMM had forked and nobody knew of. (KVM's own threads for a forked VM are in
+	 * its source's group, too, and stay as long as that VM: hence no hurry.) */
 	cgroup_kill(&p->all->cgroups, p->group);
 	if (!p->all->timer.at_ns)
-		timer_set(p->all->loop, &p->all->timer, time_monotonic_ns() + RETRY_NS);
+		timer_set(p->all->loop, &p->all->timer, time_monotonic_ns() + p->all->retry_ns);
 }
 
 static void on_timer(struct timer *timer)
@@ -120,6 +123,8 @@ static void on_timer(struct timer *timer)
 	struct process *p;
 
 	timer_set(all->loop, timer, 0);
+	if (all->retry_ns < RETRY_MAX_NS)
+		all->retry_ns *= 2;
 	list_for_each(p, &all->list, struct process, link) {
 		if (p->pidfd < 0)
 			group_remove_or_wait(p);
@@ -134,6 +139,7 @@ static void process_gone(struct process *p, int status)
 	watch_remove(all->loop, &p->watch);
 	p->pidfd = fd_close(p->pidfd);
 	state_forget(all->state_dir, p->pid);
+	all->retry_ns = RETRY_NS;
 	group_remove_or_wait(p);
 	all->gone(all, id, status);
 }

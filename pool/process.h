@@ -43,6 +43,7 @@ struct processes {
 	bool uid_again;			/* all have been used once */
 	unsigned int generation;	/* of engines: ids begin anew with each */
 	struct timer timer;		/* groups that are not empty yet */
+	uint64_t retry_ns;
 };
 
 void processes_init(struct processes *processes);

@@ -311,7 +311,7 @@ def doctor(d, *argv):
 def case_doctor(d):
     status, checks = doctor(d)
     assert {'kvm', 'io_uring', 'cgroups', 'nofile', 'memlock', 'thp', 'shmem', 'state', 'tmp',
-            'programs', 'image', 'daemon'} == set(checks), checks
+            'programs', 'image', 'daemon', 'confined'} == set(checks), checks
     assert checks['daemon']['verdict'] == checks['programs']['verdict'] == 'ok', checks
     assert checks['state']['text'].endswith(f'free in {d.path}.state, for the daemon\'s state')
     text = casemate(d, 'doctor', status=status).decode()

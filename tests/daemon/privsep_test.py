@@ -285,6 +285,8 @@ def case_engine_is_nobody(d):
     assert os.stat(os.path.join(d.dir, 'snap')).st_uid == 65534
     c.ask(f'create name=b from={d.dir}/snap')
     assert c.run('b', 'echo', 'x')[0] == b'x\n'
+    hello = c.ask('hello')
+    assert hello['engine'] == 'nobody' and hello['confined'].startswith('jail,users'), hello
     # The parent keeps its rights.
     assert status(d.process.pid)['Uid'].split()[0] == '0'
 

@@ -307,6 +307,32 @@ static void check_programs(struct doctor *d)
 
 /* ---- The daemon ---- */
 
+/* What it says it can confine its VMs by. */
+static void confined_check(struct doctor *d, struct casemate *c)
+{
+	static const char form[] = "the daemon's engine is %s; VMs have: %s";
+	const char *engine, *confined;
+
+	if (casemate_call(c, "hello", NULL) < 0)
+		return;
+	engine = casemate_value(c, "engine");
+	confined = casemate_value(c, "confined");
+	if (!engine || !confined)
+		return;
+	if (!strstr(confined, "users") || !strstr(confined, "roots") ||
+	    !strstr(confined, "no-network"))
+		say(d, BETTER, "confined", "one started by root (its systemd unit) gives each VM "
+		    "a user and an empty root, and none a network", form, engine, confined);
+	else if (!strcmp(engine, "root"))
+		say(d, BETTER, "confined", "make a user casemate, or name one with casemated "
+		    "--user: clients are served with root's rights", form, engine, confined);
+	else if (!strstr(confined, "cgroups"))
+		say(d, BETTER, "confined", "its systemd unit gives it control groups for VMs, "
+		    "where memory and pids are in version 2", form, engine, confined);
+	else
+		say(d, GOOD, "confined", NULL, form, engine, confined);
+}
+
 static void check_daemon(struct doctor *d)
 {
 	struct casemate *c;
@@ -329,6 +355,8 @@ static void check_daemon(struct doctor *d)
 	else
 		say(d, WRONG, "daemon", "systemctl status casemated, or its log, may say why",
 		    "%s", c ? casemate_message(c) : "no memory");
+	if (r == 0)
+		confined_check(d, c);
 	casemate_close(c);
 }
 
