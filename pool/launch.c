@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a program; see launch.h. The child is a copy of us that runs while we wait
- * (CLONE_VFORK without shared memory): it may use its own stack and descriptors freely, and
- * says by a pipe what failed. It calls nothing that takes a lock.
+ * Starting a program; see launch.h. The child shares our memory and runs on a stack of its own
+ * while we wait (CLONE_VM, CLONE_VFORK): copying page tables would cost several times the rest.
+ * So it leaves in its struct what failed, has signals blocked until its handlers are gone, and
+ * calls nothing that takes a lock. Descriptors, handlers, user and root are its own copies.
+ * One launch at a time.
  */
 #include "pool/launch.h"
 
@@ -12,15 +14,14 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 
 #define FDS_MAX		64
+#define STACK_SIZE	65536
 
 enum step { STEP_FORK, STEP_FILES, STEP_NETWORK, STEP_ROOT, STEP_USER, STEP_LIMIT, STEP_PROGRAM };
 
@@ -29,10 +30,6 @@ static const char *const step_names[] = {
 	[STEP_NETWORK] = "entering the network namespace",
 	[STEP_ROOT] = "entering the empty root", [STEP_USER] = "becoming another user",
 	[STEP_LIMIT] = "giving up privileges", [STEP_PROGRAM] = "starting the program",
-};
-
-struct failure {
-	int step, error;
 };
 
 /* Out of the way of the numbers that descriptors get in the end. */
@@ -78,79 +75,126 @@ static enum step child_confine(const struct launch_jail *j, pid_t parent)
 	return STEP_PROGRAM;
 }
 
-static enum step child_run(const struct launch *l, int program, const int *fds, pid_t parent)
-{
-	enum step step = child_confine(&l->jail, parent);
+/* What both have of each other. */
+struct child {
+	const struct launch *launch;
+	pid_t parent;
+	int fds[FDS_MAX];
+	int program, null;
+	enum step step;			/* that failed, with an errno */
+	int error;
+};
 
+static bool descriptors_raise(struct child *c)
+{
+	const struct launch *l = c->launch;
+	bool good = true;
+
+	c->null = -1;
+	c->program = raise_fd(l->program, l);
+	if (l->argv && c->program < 0)
+		return false;
+	for (unsigned int i = 0; i < l->fd_count && good; i++) {
+		c->fds[i] = raise_fd(l->fds[i], l);
+		good = (l->fds[i] < 0) == (c->fds[i] < 0);
+	}
+	if (good && l->quiet) {
+		c->null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		good = dup2(c->null, 0) == 0 && dup2(c->null, 1) == 1;
+	}
+	return good;
+}
+
+/* Returns when it failed, or is through where there is no program. */
+static enum step child_steps(struct child *c)
+{
+	const struct launch *l = c->launch;
+	enum step step;
+
+	if (!descriptors_raise(c) || signals_reset() < 0)
+		return STEP_FILES;
+	setsid();
+	step = child_confine(&l->jail, c->parent);
 	if (step != STEP_PROGRAM || !l->argv)
 		return step;
 	for (unsigned int i = 0; i < l->fd_count; i++) {
-		if (fds[i] >= 0 && dup2(fds[i], LAUNCH_FDS + (int)i) < 0)
+		if (c->fds[i] >= 0 && dup2(c->fds[i], LAUNCH_FDS + (int)i) < 0)
 			return STEP_FILES;
 	}
-	syscall(SYS_execveat, program, "", l->argv, l->env, AT_EMPTY_PATH);
+	syscall(SYS_execveat, c->program, "", l->argv, l->env, AT_EMPTY_PATH);
 	return STEP_PROGRAM;
 }
 
-static _Noreturn void child_main(const struct launch *l, int told, pid_t parent)
+static void child_main(struct child *c)
 {
-	int fds[FDS_MAX], program = raise_fd(l->program, l), tell = raise_fd(told, l), null;
-	struct failure f = { .step = STEP_FILES };
-	bool good = tell >= 0 && (!l->argv || program >= 0);
+	enum step step = child_steps(c);
 
-	for (unsigned int i = 0; i < l->fd_count && good; i++) {
-		fds[i] = raise_fd(l->fds[i], l);
-		good = (l->fds[i] < 0) == (fds[i] < 0);
+	if (c->launch->argv || step != STEP_PROGRAM) {
+		c->step = step;
+		c->error = errno ? errno : EIO;
 	}
-	if (l->quiet) {
-		null = open("/dev/null", O_RDWR | O_CLOEXEC);
-		good = good && dup2(null, 0) == 0 && dup2(null, 1) == 1;
-	}
-	setsid();
-	if (good && signals_reset() == 0)
-		f.step = child_run(l, program, fds, parent);
-	f.error = errno;
-	/* One that was only tried is through when it came to the program. */
-	if (l->argv || f.step != STEP_PROGRAM)
-		(void)!write(tell >= 0 ? tell : told, &f, sizeof(f));
-	_exit(127);
+	/* Raw: what the C library or a sanitizer does at an exit is for its own stacks. */
+	for (;;)
+		syscall(SYS_exit_group, 127);
 }
 
-static pid_t child_clone(const struct launch_jail *j)
+/* clone3(2), whose child begins on another stack and must not return from here. */
+static long child_clone(struct clone_args *args, struct child *c)
 {
-	struct clone_args args = { .flags = CLONE_VFORK, .exit_signal = SIGCHLD };
+	register void (*run)(struct child *) __asm__("r8") = child_main;
+	register struct child *arg __asm__("r9") = c;
+	long ret;
 
-	if (j->cgroup < 0)
-		return (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, 0);
-	args.flags |= CLONE_INTO_CGROUP;
-	args.cgroup = (uint64_t)j->cgroup;
-	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 "xor %%ebp, %%ebp\n\t"
+			 "mov %[arg], %%rdi\n\t"
+			 "call *%[run]\n\t"
+			 "ud2\n"
+			 "1:"
+			 : "=a" (ret)
+			 : "0" (SYS_clone3), "D" (args), "S" (sizeof(*args)), [run] "r" (run),
+			   [arg] "r" (arg)
+			 : "rcx", "r11", "memory", "cc");
+	return ret;
+}
+
+static pid_t child_make(struct child *c)
+{
+	static _Alignas(64) uint8_t stack[STACK_SIZE];
+	const struct launch_jail *j = &c->launch->jail;
+	struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD,
+				   .stack = (uintptr_t)stack, .stack_size = sizeof(stack) };
+	sigset_t all, before;
+	long pid;
+
+	if (j->cgroup >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)j->cgroup;
+	}
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid = child_clone(&args, c);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return (pid_t)pid;
 }
 
 int launch(const struct launch *l, pid_t *ret_pid, const char **ret_step)
 {
-	FD_CLEANUP int told = -1, tell = -1;
-	struct failure f = { STEP_FORK, 0 };
-	pid_t parent = getpid(), pid;
-	int pair[2];
+	struct child c = { .launch = l, .parent = getpid(), .step = STEP_FORK };
+	pid_t pid;
 
 	*ret_step = step_names[STEP_FORK];
 	if (l->fd_count > FDS_MAX)
 		return -EINVAL;
-	if (pipe2(pair, O_CLOEXEC) < 0)
-		return -errno;
-	told = pair[0];
-	tell = pair[1];
-	pid = child_clone(&l->jail);
+	pid = child_make(&c);
 	if (pid < 0)
-		return -errno;
-	if (pid == 0)
-		child_main(l, tell, parent);
-	tell = fd_close(tell);
-	if (read(told, &f, sizeof(f)) == sizeof(f) || !l->argv) {
+		return pid;
+	if (c.error || !l->argv) {
 		waitpid(pid, NULL, 0);
-		*ret_step = step_names[f.step];
-		return -f.error;
+		*ret_step = step_names[c.step];
+		return -c.error;
 	}
 	*ret_pid = pid;
 	return 0;

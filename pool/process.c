@@ -106,6 +106,8 @@ static struct process *find_pid(const struct processes *all, pid_t pid)
 
 static void group_remove_or_wait(struct process *p)
 {
+	uint64_t at;
+
 	if (cgroup_remove(&p->all->cgroups, p->group) != -EBUSY) {
 		process_free(p);
 		return;
@@ -113,8 +115,9 @@ static void group_remove_or_wait(struct process *p)
 	/* What the VMM had forked and nobody knew of. (KVM's own threads for a forked VM are in
 	 * its source's group, too, and stay as long as that VM: hence no hurry.) */
 	cgroup_kill(&p->all->cgroups, p->group);
-	if (!p->all->timer.at_ns)
-		timer_set(p->all->loop, &p->all->timer, time_monotonic_ns() + p->all->retry_ns);
+	at = time_monotonic_ns() + p->all->retry_ns;
+	if (!p->all->timer.at_ns || p->all->timer.at_ns > at)
+		timer_set(p->all->loop, &p->all->timer, at);
 }
 
 static void on_timer(struct timer *timer)

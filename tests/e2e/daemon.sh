@@ -206,7 +206,7 @@ test_confined() {
 	want_out restored
 	[ "$(records | wc -l)" = 3 ] || fail "not three VMs: $(records | xargs)"
 	for pid in $(records); do
-		[ "$(field "$pid" Uid | awk '{ print ($1 >= 1879048192 && $1 == $2 && $2 == $3) }')" = 1 ] ||
+		field "$pid" Uid | awk '{ exit !($1 >= 1879048192 && $1 == $2 && $2 == $3) }' ||
 			fail "its user is $(field "$pid" Uid)"
 		[ "$(field "$pid" CapEff)" = 0000000000000000 ] || fail "it has capabilities"
 		[ "$(field "$pid" Seccomp)" = 2 ] || fail "it has no filter"
