@@ -48,10 +48,15 @@ lstar:
 	movq	%rdi, TF_RDI(%rsp)
 .endm
 
-/* The trapframe of a system call; sc_rip, sc_rflags and RSP are the program's. */
-.macro save_call
+/* The trapframe of a system call; sc_rip, sc_rflags and RSP are the program's. In a patched call
+ * its flags are live still: AC, NT and TF are no good here, DF neither. */
+.macro save_call patched=0
 	movq	%rsp, sc_rsp(%rip)
 	movq	cpu_kframe(%rip), %rsp
+	.if	\patched
+	pushfq
+	popq	sc_rflags(%rip)
+	.endif
 	save_registers
 	movq	%rax, TF_ORIG_RAX(%rsp)
 	movq	$-38, TF_RAX(%rsp)
@@ -61,6 +66,13 @@ lstar:
 	movq	sc_rflags(%rip), %rcx
 	movq	%rcx, TF_R11(%rsp)
 	movq	%rcx, TF_RFLAGS(%rsp)
+	.if	\patched
+	testl	$0x44500, %ecx
+	jz	9f
+	pushq	$0x202
+	popfq
+9:
+	.endif
 	movq	sc_rsp(%rip), %rcx
 	movq	%rcx, TF_RSP(%rsp)
 	movq	$CM_SEL_UCS, TF_CS(%rsp)
@@ -83,8 +95,6 @@ entry_syscall:
 	.globl	entry_patched
 	.balign	64
 entry_patched:
-	cld
-	movq	$0x202, sc_rflags(%rip)
 	cmpq	patch_returns_count(%rip), %rcx
 	jae	1f
 	movq	patch_returns(%rip), %r11
@@ -92,12 +102,12 @@ entry_patched:
 	testq	%r11, %r11
 	jz	1f
 	movq	%r11, sc_rip(%rip)
-	save_call
+	save_call 1
 	call	syscall_patched
 	jmp	exit_to_user
 1:	movq	%rcx, sc_site(%rip)
 	movq	$0, sc_rip(%rip)
-	save_call
+	save_call 1
 	movq	sc_site(%rip), %rsi
 	call	patch_resolve
 	movq	%rsp, %rdi
@@ -173,8 +183,8 @@ exit_restart:
 	.balign	16
 entry_exception:
 	movl	28(%rsp), %ecx			/* upper half of RIP: the kernel's own code? */
-	cmpl	$(CM_KERNEL_VA >> 32), %ecx
-	jae	kernel_exception
+	cmpl	$(CM_KERNEL_VA >> 32), %ecx	/* above it, a program has jumped to nowhere */
+	je	kernel_exception
 	movq	cpu_kframe(%rip), %rcx
 	movq	%r11, TF_R11(%rcx)
 	popq	TF_RCX(%rcx)

@@ -54,7 +54,8 @@ void return_to_user_work(struct trapframe *tf)
 			break;
 	}
 	current->is_syscall = false;
-	if (unlikely(tf->rip >= CM_USER_TOP)) {
+	/* Again, when the handler of that is no better. */
+	while (unlikely(tf->rip >= CM_USER_TOP)) {
 		signal_force(KSIGSEGV, KSI_KERNEL, 0, 13);
 		tf->rip = 0;
 		signal_deliver(tf);
