@@ -217,7 +217,8 @@ static int spawn_cold(struct pool *pool, const struct vm_options *o,
 	const char *image = o->image ? o->image : pool->programs.image;
 
 	if (!image[0])
-		return err_set(err, ENOENT, "there is no default root image: name one");
+		return err_set(err, ENOENT, "no root image is named, and no default one is "
+			       "there; casemate image build makes one");
 	s->image_path = image;
 	s->memory = o->memory;
 	return spawn_image_open(image, &s->image_fd, err);
