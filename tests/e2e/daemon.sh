@@ -194,7 +194,7 @@ test_session_ends() {
 
 # What is told of a real VM: that it has memory, worked, and rests.
 test_usage() {
-	keep --mem 128M box -- sh -c 'head -c 20000000 /dev/zero | tr "\\0" x >/tmp/file'
+	keep box --mem 128M -- sh -c 'head -c 20000000 /dev/zero | tr "\0" x >/tmp/file'
 	want_status 0
 	cm ls --json
 	python3 - "$T/out" <<-'END' || fail "ls --json: $(head -c 400 "$T/out")"
