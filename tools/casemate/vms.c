@@ -11,150 +11,13 @@
 #include <string.h>
 
 #include "tools/casemate/casemate.h"
-
-#define WORDS_MAX	1100u
-
-struct option_rule {
-	const char *option;	/* --NAME */
-	const char *word;	/* the protocol's, with its '='; "" for ours */
-	char kind;		/* 'v' has a value, 'p' that is a path, 'y' none: yes, 'n': no */
-};
-
-struct words {
-	const char *socket;
-	bool json, tty;
-	const char *output, *keep;
-	const char *words[WORDS_MAX];	/* of the request, made here */
-	unsigned int count;
-	char *rest[WORDS_MAX];		/* those that are no options */
-	unsigned int rest_count;
-	char **command;			/* behind --, or NULL */
-};
-
-static const struct option_rule *rule_find(const struct option_rule *rules, const char *word)
-{
-	for (; rules->option; rules++) {
-		if (!strcmp(rules->option, word))
-			return rules;
-	}
-	return NULL;
-}
-
-static int word_add(struct words *w, const char *first, const char *second)
-{
-	size_t n = strlen(first) + strlen(second) + 1;
-	char *text = malloc(n);
-
-	if (!text || w->count == WORDS_MAX - 1)
-		return casemate_fail("too many words");
-	snprintf(text, n, "%s%s", first, second);
-	w->words[w->count++] = text;
-	w->words[w->count] = NULL;
-	return 0;
-}
-
-/* Those without a protocol word are kept here. */
-static void own_option(struct words *w, const char *option, const char *value)
-{
-	if (!strcmp(option, "--socket"))
-		w->socket = value;
-	else if (!strcmp(option, "--json"))
-		w->json = true;
-	else if (!strcmp(option, "--tty"))
-		w->tty = true;
-	else if (!strcmp(option, "--keep"))
-		w->keep = value;
-	else
-		w->output = value;
-}
-
-static int option_take(struct words *w, const struct option_rule *rule, const char *value)
-{
-	char path[PATH_MAX];
-
-	if (!rule->word[0]) {
-		own_option(w, rule->option, value);
-		return 0;
-	}
-	if (rule->kind == 'p' && session_path(value, path))
-		return EXIT_CASEMATE;
-	return word_add(w, rule->word, rule->kind == 'p' ? path : rule->kind == 'y' ? "yes" :
-			rule->kind == 'n' ? "no" : value);
-}
-
-/* usage: printed for --help, when *ret_help is set. */
-static int words_read(struct words *w, const struct option_rule *rules, int argc, char **argv,
-		      const char *usage, bool *ret_help)
-{
-	*ret_help = false;
-	for (int i = 1; i < argc; i++) {
-		const struct option_rule *rule = rule_find(rules, argv[i]);
-		bool wants = rule && (rule->kind == 'v' || rule->kind == 'p');
-
-		if (!strcmp(argv[i], "--")) {
-			w->command = argv + i + 1;
-			return 0;
-		}
-		if (!strcmp(argv[i], "--help")) {
-			printf("usage: casemate %s\n", usage);
-			*ret_help = true;
-			return 0;
-		}
-		if (!rule && argv[i][0] == '-')
-			return casemate_fail("unknown option %s; see casemate %s --help",
-					     argv[i], argv[0]);
-		if (wants && i + 1 == argc)
-			return casemate_fail("%s wants a value", argv[i]);
-		if (rule && option_take(w, rule, wants ? argv[++i] : ""))
-			return EXIT_CASEMATE;
-		if (!rule && w->rest_count < WORDS_MAX)
-			w->rest[w->rest_count++] = argv[i];
-	}
-	return 0;
-}
-
-/* Reads the words and connects. Returns 0 with *ret set, or the exit status in *ret_status. */
-static bool begin(struct words *w, const struct option_rule *rules, int argc, char **argv,
-		  unsigned int least, unsigned int most, bool start, const char *usage,
-		  struct casemate **ret, int *ret_status)
-{
-	bool help;
-
-	*ret_status = words_read(w, rules, argc, argv, usage, &help);
-	if (*ret_status || help)
-		return false;
-	if (w->rest_count < least || w->rest_count > most) {
-		*ret_status = casemate_fail("usage: casemate %s", usage);
-		return false;
-	}
-	*ret_status = session_open(ret, w->socket, start);
-	return *ret_status == 0;
-}
-
-/* The request's words: verb, name, then the options read. */
-static int ask(struct casemate *c, const struct words *w, const char *verb, const char *second,
-	       const char *third)
-{
-	const char *words[WORDS_MAX + 3] = { verb };
-	size_t n = 1;
-
-	if (second)
-		words[n++] = second;
-	if (third)
-		words[n++] = third;
-	for (unsigned int i = 0; i < w->count; i++)
-		words[n++] = w->words[i];
-	return casemate_call_words(c, words, n) ? session_fail(c) : 0;
-}
+#include "tools/casemate/words.h"
 
 static int end(struct casemate *c, int status)
 {
 	casemate_close(c);
 	return status;
 }
-
-#define SOCKET	{ "--socket", "", 'v' }
-#define END	{ NULL, NULL, 0 }
 
 /* ---- exec ---- */
 
@@ -163,19 +26,19 @@ int cmd_exec(int argc, char **argv)
 	static const struct option_rule rules[] = {
 		{ "--env", "env=", 'v' }, { "--workdir", "cwd=", 'v' },
 		{ "--user", "user=", 'v' }, { "--timeout", "timeout=", 'v' },
-		{ "--limit", "limit=", 'v' }, { "--tty", "", 'y' }, SOCKET, END,
+		{ "--limit", "limit=", 'v' }, { "--tty", "", 'y' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 1, 1, false, "exec [--env NAME=VALUE]... "
+	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "exec [--env NAME=VALUE]... "
 		   "[--workdir DIR] [--user UID[:GID]] [--timeout TIME] [--limit SIZE] [--tty] "
 		   "NAME -- COMMAND [ARGUMENT]...", &c, &status))
 		return status;
 	if (!w.command || !w.command[0])
 		return end(c, casemate_fail("no command behind --; see casemate exec --help"));
-	return end(c, session_exec(c, w.rest[0], w.command, w.words, w.tty));
+	return end(c, session_exec(c, w.rest[0], w.command, w.words, words_own(&w, "--tty") != NULL));
 }
 
 /* ---- ls ---- */
@@ -190,19 +53,19 @@ static void column(const struct casemate *c, size_t item, const char *name, int 
 int cmd_ls(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--label", "label=", 'v' }, { "--json", "", 'y' }, SOCKET, END,
+		{ "--label", "label=", 'v' }, OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 0, 0, false, "ls [--label TEXT] [--json]", &c,
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "ls [--label TEXT] [--json]", &c,
 		   &status))
 		return status;
-	status = ask(c, &w, "list", NULL, NULL);
+	status = words_ask(c, &w, "list", NULL, NULL);
 	if (status)
 		return end(c, status);
-	if (w.json) {
+	if (words_own(&w, "--json")) {
 		session_json(c, stdout);
 		return end(c, 0);
 	}
@@ -227,15 +90,15 @@ int cmd_ls(int argc, char **argv)
 
 int cmd_kill(int argc, char **argv)
 {
-	static const struct option_rule rules[] = { SOCKET, END };
+	static const struct option_rule rules[] = { OPTION_SOCKET, OPTIONS_END };
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 1, WORDS_MAX, false, "kill NAME...", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false, "kill NAME...", &c, &status))
 		return status;
 	for (unsigned int i = 0; i < w.rest_count; i++) {
-		int one = ask(c, &w, "kill", w.rest[i], NULL);
+		int one = words_ask(c, &w, "kill", w.rest[i], NULL);
 
 		status = one ? one : status;
 	}
@@ -246,18 +109,18 @@ int cmd_fork(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
 		{ "--label", "label=", 'v' }, { "--ttl", "ttl=", 'v' },
-		{ "--idle", "idle=", 'v' }, SOCKET, END,
+		{ "--idle", "idle=", 'v' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 2, 2, false, "fork [--label TEXT] [--ttl TIME] "
+	if (!words_begin(&w, rules, argc, argv, 2, 2, false, "fork [--label TEXT] [--ttl TIME] "
 		   "[--idle TIME] N NAME", &c, &status))
 		return status;
-	status = word_add(&w, "count=", w.rest[0]);
+	status = words_add(&w, "count=", w.rest[0]);
 	if (status == 0)
-		status = ask(c, &w, "fork", w.rest[1], NULL);
+		status = words_ask(c, &w, "fork", w.rest[1], NULL);
 	for (size_t i = 0; status == 0 && i < casemate_items(c); i++)
 		puts(casemate_item_value(c, i, "vm"));
 	return end(c, status);
@@ -266,16 +129,16 @@ int cmd_fork(int argc, char **argv)
 int cmd_vm_snapshot(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "-o", "file=", 'p' }, SOCKET, END,
+		{ "-o", "file=", 'p' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 1, 1, false, "snapshot NAME -o FILE (also: snapshot "
+	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "snapshot NAME -o FILE (also: snapshot "
 		   "inspect|verify|compact, see casemate snapshot --help)", &c, &status))
 		return status;
-	return end(c, ask(c, &w, "snapshot", w.rest[0], NULL));
+	return end(c, words_ask(c, &w, "snapshot", w.rest[0], NULL));
 }
 
 int cmd_restore(int argc, char **argv)
@@ -283,22 +146,22 @@ int cmd_restore(int argc, char **argv)
 	static const struct option_rule rules[] = {
 		{ "--keep", "name=", 'v' }, { "--image", "image=", 'p' },
 		{ "--label", "label=", 'v' }, { "--ttl", "ttl=", 'v' },
-		{ "--idle", "idle=", 'v' }, SOCKET, END,
+		{ "--idle", "idle=", 'v' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	char path[PATH_MAX];
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 1, 1, true, "restore [--keep NAME] [--image FILE] "
+	if (!words_begin(&w, rules, argc, argv, 1, 1, true, "restore [--keep NAME] [--image FILE] "
 		   "[--label TEXT] [--ttl TIME] [--idle TIME] FILE (to run one command in it: "
 		   "casemate run --from FILE)", &c, &status))
 		return status;
 	status = session_path(w.rest[0], path);
 	if (status == 0)
-		status = word_add(&w, "from=", path);
+		status = words_add(&w, "from=", path);
 	if (status == 0)
-		status = ask(c, &w, "create", NULL, NULL);
+		status = words_ask(c, &w, "create", NULL, NULL);
 	if (status == 0)
 		puts(casemate_value(c, "vm"));
 	return end(c, status);
@@ -308,11 +171,11 @@ int cmd_restore(int argc, char **argv)
 
 static int template_list(struct casemate *c, const struct words *w)
 {
-	int status = ask(c, w, "template", "list", NULL);
+	int status = words_ask(c, w, "template", "list", NULL);
 
 	if (status)
 		return status;
-	if (w->json) {
+	if (words_own(w, "--json")) {
 		session_json(c, stdout);
 		return 0;
 	}
@@ -338,7 +201,7 @@ int cmd_template(int argc, char **argv)
 	static const struct option_rule rules[] = {
 		{ "--image", "image=", 'p' }, { "--target", "target=", 'v' },
 		{ "--max", "max=", 'v' }, { "--replace", "replace=", 'y' },
-		{ "--no-hold", "hold=", 'n' }, { "--json", "", 'y' }, SOCKET, END,
+		{ "--no-hold", "hold=", 'n' }, OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	const char *what = argc > 1 ? argv[1] : "";
@@ -347,18 +210,18 @@ int cmd_template(int argc, char **argv)
 	char path[PATH_MAX];
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 1 + remove + 2 * add, 1 + remove + 2 * add, add,
+	if (!words_begin(&w, rules, argc, argv, 1 + remove + 2 * add, 1 + remove + 2 * add, add,
 		   "template list [--json] | template add NAME FILE [--image FILE] [--target N] "
 		   "[--max N] [--replace] [--no-hold] | template remove NAME", &c, &status))
 		return status;
 	if (add) {
 		status = session_path(w.rest[2], path);
 		if (status == 0)
-			status = word_add(&w, "file=", path);
+			status = words_add(&w, "file=", path);
 		if (status == 0)
-			status = ask(c, &w, "template", "add", w.rest[1]);
+			status = words_ask(c, &w, "template", "add", w.rest[1]);
 	} else if (remove) {
-		status = ask(c, &w, "template", "remove", w.rest[1]);
+		status = words_ask(c, &w, "template", "remove", w.rest[1]);
 	} else if (!strcmp(w.rest[0], "list")) {
 		status = template_list(c, &w);
 	} else {
@@ -378,7 +241,7 @@ static void answer_show(const struct casemate *c, const char *const *names)
 int cmd_pool(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--max", "max=", 'v' }, SOCKET, END,
+		{ "--max", "max=", 'v' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static const char *const shown[] = { "vms", "leased", "mem", "templates", "clients",
 					     "draining", NULL };
@@ -386,17 +249,17 @@ int cmd_pool(int argc, char **argv)
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 1, 3, false, "pool status | pool set [--max N] "
+	if (!words_begin(&w, rules, argc, argv, 1, 3, false, "pool status | pool set [--max N] "
 		   "TEMPLATE TARGET", &c, &status))
 		return status;
 	if (w.rest_count == 1 && !strcmp(w.rest[0], "status")) {
-		status = ask(c, &w, "pool", "status", NULL);
+		status = words_ask(c, &w, "pool", "status", NULL);
 		if (status == 0)
 			answer_show(c, shown);
 	} else if (w.rest_count == 3 && !strcmp(w.rest[0], "set")) {
-		status = word_add(&w, "target=", w.rest[2]);
+		status = words_add(&w, "target=", w.rest[2]);
 		if (status == 0)
-			status = ask(c, &w, "pool", "set", w.rest[1]);
+			status = words_ask(c, &w, "pool", "set", w.rest[1]);
 	} else {
 		status = casemate_fail("pool status, or set? See casemate pool --help");
 	}
@@ -408,16 +271,16 @@ int cmd_pool(int argc, char **argv)
 int cmd_events(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--since", "since=", 'v' }, SOCKET, END,
+		{ "--since", "since=", 'v' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate_event e;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 0, 0, false, "events [--since SEQ]", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "events [--since SEQ]", &c, &status))
 		return status;
-	status = ask(c, &w, "events", NULL, NULL);
+	status = words_ask(c, &w, "events", NULL, NULL);
 	while (status == 0 && casemate_next(c, &e, -1) == 1) {
 		const char *vm = casemate_event_value(c, "vm");
 		const char *reason = casemate_event_value(c, "reason");
@@ -434,16 +297,16 @@ int cmd_events(int argc, char **argv)
 
 int cmd_metrics(int argc, char **argv)
 {
-	static const struct option_rule rules[] = { SOCKET, END };
+	static const struct option_rule rules[] = { OPTION_SOCKET, OPTIONS_END };
 	static struct words w;
 	struct casemate *c;
 	const void *text;
 	size_t len;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 0, 0, false, "metrics", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "metrics", &c, &status))
 		return status;
-	status = ask(c, &w, "metrics", NULL, NULL);
+	status = words_ask(c, &w, "metrics", NULL, NULL);
 	text = casemate_chunk(c, &len);
 	if (status == 0 && fwrite(text, 1, len, stdout) != len)
 		status = EXIT_CASEMATE;
@@ -453,13 +316,13 @@ int cmd_metrics(int argc, char **argv)
 int cmd_stop(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--drain", "drain=", 'v' }, SOCKET, END,
+		{ "--drain", "drain=", 'v' }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!begin(&w, rules, argc, argv, 0, 0, false, "stop [--drain TIME]", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "stop [--drain TIME]", &c, &status))
 		return status;
-	return end(c, ask(c, &w, "stop", NULL, NULL));
+	return end(c, words_ask(c, &w, "stop", NULL, NULL));
 }
