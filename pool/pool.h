@@ -32,6 +32,7 @@
 #include "base/list.h"
 #include "pool/evloop.h"
 #include "pool/spawn.h"
+#include "pool/usage.h"
 #include "snapshot/file.h"
 
 #define POOL_NAME_MAX		63u	/* of VMs, templates */
@@ -199,6 +200,7 @@ struct vm {
 	pid_t pid;			/* 0: not known yet */
 	int pidfd, socket;
 	bool recorded;			/* in the state directory */
+	struct vm_usage usage;		/* the last that was read */
 	const void *bound;		/* ends with this (a client), or NULL */
 
 	struct watch channel, process;
