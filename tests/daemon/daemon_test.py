@@ -710,8 +710,8 @@ def run(function):
         d.stop()
 
 
-def main():
-    cases = {k[5:]: v for k, v in globals().items() if k.startswith('case_')}
+def main(names=None):
+    cases = {k[5:]: v for k, v in (names or globals()).items() if k.startswith('case_')}
     chosen = sys.argv[1:] or list(cases)
     print(f'1..{len(chosen)}')
     bad = 0

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs that ask casemated: exec, ls, kill, snapshot, restore, fork, template, pool,
+ * The verbs that ask casemated: exec, ls, info, kill, snapshot, restore, fork, template, pool,
  * events, metrics, stop. Each turns its words into one request (docs/PROTOCOL.md), which the
  * daemon checks, and shows the answer. Options NAME VALUE of theirs are the protocol's
  * NAME=VALUE; tables say which there are.
  */
-#include "tools/casemate/session.h"
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tools/casemate/casemate.h"
+#include "tools/casemate/listing.h"
 #include "tools/casemate/words.h"
+
+#define OPTION_LABEL	{ "--label", "label=", 'v', "TEXT", "a label, shown by ls" }
+#define OPTION_TTL	{ "--ttl", "ttl=", 'v', "TIME", "it ends after TIME (ms, s, m, h)" }
+#define OPTION_IDLE	{ "--idle", "idle=", 'v', "TIME", "it ends when nothing ran for TIME" }
+#define OPTION_IMAGE	{ "--image", "image=", 'p', "FILE", "its root image, if it has moved" }
 
 static int end(struct casemate *c, int status)
 {
@@ -24,66 +30,111 @@ static int end(struct casemate *c, int status)
 int cmd_exec(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--env", "env=", 'v' }, { "--workdir", "cwd=", 'v' },
-		{ "--user", "user=", 'v' }, { "--timeout", "timeout=", 'v' },
-		{ "--limit", "limit=", 'v' }, { "--tty", "", 'y' }, OPTION_SOCKET, OPTIONS_END,
+		{ "--env", "env=", 'v', "NAME=VALUE", "a variable; may be given again" },
+		{ "--workdir", "cwd=", 'v', "DIR", "start in DIR of the guest" },
+		{ "--user", "user=", 'v', "UID[:GID]", "as this user of the guest" },
+		{ "--timeout", "timeout=", 'v', "TIME", "SIGKILL after TIME, status 124" },
+		{ "--limit", "limit=", 'v', "SIZE", "keep so much output, drop the rest" },
+		{ "--tty", "", 'y', NULL, "give it a terminal; stdin must be one" },
+		OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "exec [--env NAME=VALUE]... "
-		   "[--workdir DIR] [--user UID[:GID]] [--timeout TIME] [--limit SIZE] [--tty] "
-		   "NAME -- COMMAND [ARGUMENT]...", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "exec [options] NAME -- COMMAND "
+			 "[ARGUMENT]...", &c, &status))
 		return status;
 	if (!w.command || !w.command[0])
 		return end(c, casemate_fail("no command behind --; see casemate exec --help"));
-	return end(c, session_exec(c, w.rest[0], w.command, w.words, words_own(&w, "--tty") != NULL));
+	return end(c, session_exec(c, w.rest[0], w.command, w.words,
+				   words_own(&w, "--tty") != NULL));
 }
 
-/* ---- ls ---- */
-
-static void column(const struct casemate *c, size_t item, const char *name, int width)
-{
-	const char *value = casemate_item_value(c, item, name);
-
-	printf("%-*s ", width, value ? value : "-");
-}
+/* ---- ls, info ---- */
 
 int cmd_ls(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--label", "label=", 'v' }, OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
+		{ "--label", "label=", 'v', "TEXT", "only those with this label" },
+		OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
+	};
+	static const struct listing_column columns[] = {
+		{ "NAME", "vm", 20, 't' }, { "STATE", "state", 9, 't' }, { "MEM", "mem", -5, 'b' },
+		{ "RSS", "rss", -5, 'b' }, { "OWNER", "owner", 8, 't' },
+		{ "EXECS", "execs", 5, 't' }, { "AGE", "age", -5, 's' },
+		{ "IDLE", "idle", -5, 's' }, { "LABEL", "label", 0, 't' }, LISTING_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "ls [--label TEXT] [--json]", &c,
-		   &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "ls [options]", &c, &status))
 		return status;
-	status = words_ask(c, &w, "list", NULL, NULL);
-	if (status)
-		return end(c, status);
-	if (words_own(&w, "--json")) {
-		session_json(c, stdout);
-		return end(c, 0);
-	}
-	printf("%-20s %-9s %6s %-8s %-5s %-10s %s\n", "NAME", "STATE", "MIB", "OWNER", "EXECS",
-	       "AGE", "LABEL");
-	for (size_t i = 0; i < casemate_items(c); i++) {
-		const char *label = casemate_item_value(c, i, "label");
-		const char *mem = casemate_item_value(c, i, "mem");
+	status = words_ask(c, &w, "list", "usage=yes", NULL);
+	if (status == 0 && words_own(&w, "--json"))
+		listing_json(c);
+	else if (status == 0)
+		listing_table(c, columns);
+	return end(c, status);
+}
 
-		column(c, i, "vm", 20);
-		column(c, i, "state", 9);
-		printf("%6llu ", mem ? strtoull(mem, NULL, 10) >> 20 : 0);
-		column(c, i, "owner", 8);
-		column(c, i, "execs", 5);
-		column(c, i, "age", 10);
-		printf("%s\n", label ? label : "");
+static void info_json(const struct casemate *c)
+{
+	struct json json = JSON_INIT(stdout);
+
+	json.lines = true;
+	json_object(&json, NULL);
+	listing_json_answer(&json, c);
+	json_array(&json, "commands");
+	for (size_t i = 0; i < casemate_items(c); i++) {
+		json_object(&json, NULL);
+		listing_json_item(&json, c, i);
+		json_end(&json);
 	}
-	return end(c, 0);
+	json_end(&json);
+	json_end(&json);
+}
+
+/* The answer's words, one a line. */
+static void answer_show(const struct casemate *c)
+{
+	const char *word;
+
+	for (size_t n = 0; (word = casemate_word(c, n)); n++) {
+		size_t name = strcspn(word, "=");
+
+		printf("%-10.*s ", (int)name, word);
+		if (word[name])
+			utf8_print_clean(stdout, word + name + 1, strlen(word + name + 1));
+		putchar('\n');
+	}
+}
+
+int cmd_info(int argc, char **argv)
+{
+	static const struct option_rule rules[] = { OPTION_JSON, OPTION_SOCKET, OPTIONS_END };
+	static const struct listing_column columns[] = {
+		{ "EXEC", "exec", 6, 't' }, { "STATE", "state", 9, 't' }, { "PID", "pid", 6, 't' },
+		{ "AGE", "age", -5, 's' }, { "STDOUT", "stdout", -6, 'b' },
+		{ "STDERR", "stderr", -6, 'b' }, { "ATTACHED", "attached", 8, 't' },
+		{ "COMMAND", "command", 0, 't' }, LISTING_END,
+	};
+	static struct words w;
+	struct casemate *c;
+	int status;
+
+	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "info [options] NAME", &c, &status))
+		return status;
+	status = words_ask(c, &w, "info", w.rest[0], NULL);
+	if (status == 0 && words_own(&w, "--json")) {
+		info_json(c);
+	} else if (status == 0) {
+		answer_show(c);
+		if (casemate_items(c) > 0)
+			listing_table(c, columns);
+	}
+	return end(c, status);
 }
 
 /* ---- kill, fork, snapshot, restore ---- */
@@ -95,7 +146,8 @@ int cmd_kill(int argc, char **argv)
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false, "kill NAME...", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false, "kill [options] NAME...", &c,
+			 &status))
 		return status;
 	for (unsigned int i = 0; i < w.rest_count; i++) {
 		int one = words_ask(c, &w, "kill", w.rest[i], NULL);
@@ -108,15 +160,14 @@ int cmd_kill(int argc, char **argv)
 int cmd_fork(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--label", "label=", 'v' }, { "--ttl", "ttl=", 'v' },
-		{ "--idle", "idle=", 'v' }, OPTION_SOCKET, OPTIONS_END,
+		OPTION_LABEL, OPTION_TTL, OPTION_IDLE, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 2, 2, false, "fork [--label TEXT] [--ttl TIME] "
-		   "[--idle TIME] N NAME", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 2, 2, false, "fork [options] N NAME", &c,
+			 &status))
 		return status;
 	status = words_add(&w, "count=", w.rest[0]);
 	if (status == 0)
@@ -129,14 +180,15 @@ int cmd_fork(int argc, char **argv)
 int cmd_vm_snapshot(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "-o", "file=", 'p' }, OPTION_SOCKET, OPTIONS_END,
+		{ "-o", "file=", 'p', "FILE", "where to save it" }, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "snapshot NAME -o FILE (also: snapshot "
-		   "inspect|verify|compact, see casemate snapshot --help)", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "snapshot NAME -o FILE (also: "
+			 "snapshot inspect|verify|compact, see casemate snapshot --help)", &c,
+			 &status))
 		return status;
 	return end(c, words_ask(c, &w, "snapshot", w.rest[0], NULL));
 }
@@ -144,18 +196,16 @@ int cmd_vm_snapshot(int argc, char **argv)
 int cmd_restore(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--keep", "name=", 'v' }, { "--image", "image=", 'p' },
-		{ "--label", "label=", 'v' }, { "--ttl", "ttl=", 'v' },
-		{ "--idle", "idle=", 'v' }, OPTION_SOCKET, OPTIONS_END,
+		{ "--keep", "name=", 'v', "NAME", "its name; without, a number" }, OPTION_IMAGE,
+		OPTION_LABEL, OPTION_TTL, OPTION_IDLE, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	char path[PATH_MAX];
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 1, 1, true, "restore [--keep NAME] [--image FILE] "
-		   "[--label TEXT] [--ttl TIME] [--idle TIME] FILE (to run one command in it: "
-		   "casemate run --from FILE)", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 1, 1, true, "restore [options] FILE (to run one "
+			 "command in it: casemate run --from FILE)", &c, &status))
 		return status;
 	status = session_path(w.rest[0], path);
 	if (status == 0)
@@ -171,37 +221,30 @@ int cmd_restore(int argc, char **argv)
 
 static int template_list(struct casemate *c, const struct words *w)
 {
+	static const struct listing_column columns[] = {
+		{ "NAME", "template", 20, 't' }, { "TARGET", "target", 6, 't' },
+		{ "MAX", "max", 6, 't' }, { "READY", "ready", 6, 't' },
+		{ "LEASES", "leases", 8, 't' }, { "HITS", "hits", 8, 't' },
+		{ "HELD", "held", 5, 't' }, { "TROUBLE", "trouble", 0, 't' }, LISTING_END,
+	};
 	int status = words_ask(c, w, "template", "list", NULL);
 
-	if (status)
-		return status;
-	if (words_own(w, "--json")) {
-		session_json(c, stdout);
-		return 0;
-	}
-	printf("%-20s %-6s %-6s %-6s %-8s %-8s %-5s %s\n", "NAME", "TARGET", "MAX", "READY",
-	       "LEASES", "HITS", "HELD", "TROUBLE");
-	for (size_t i = 0; i < casemate_items(c); i++) {
-		const char *trouble = casemate_item_value(c, i, "trouble");
-
-		column(c, i, "template", 20);
-		column(c, i, "target", 6);
-		column(c, i, "max", 6);
-		column(c, i, "ready", 6);
-		column(c, i, "leases", 8);
-		column(c, i, "hits", 8);
-		column(c, i, "held", 5);
-		printf("%s\n", trouble ? trouble : "");
-	}
-	return 0;
+	if (status == 0 && words_own(w, "--json"))
+		listing_json(c);
+	else if (status == 0)
+		listing_table(c, columns);
+	return status;
 }
 
 int cmd_template(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--image", "image=", 'p' }, { "--target", "target=", 'v' },
-		{ "--max", "max=", 'v' }, { "--replace", "replace=", 'y' },
-		{ "--no-hold", "hold=", 'n' }, OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
+		OPTION_IMAGE,
+		{ "--target", "target=", 'v', "N", "ready VMs wanted" },
+		{ "--max", "max=", 'v', "N", "ready and starting ones at most" },
+		{ "--replace", "replace=", 'y', NULL, "take the place of one of this name" },
+		{ "--no-hold", "hold=", 'n', NULL, "hold no VM to be forked: restore each" },
+		OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	const char *what = argc > 1 ? argv[1] : "";
@@ -211,8 +254,8 @@ int cmd_template(int argc, char **argv)
 	int status;
 
 	if (!words_begin(&w, rules, argc, argv, 1 + remove + 2 * add, 1 + remove + 2 * add, add,
-		   "template list [--json] | template add NAME FILE [--image FILE] [--target N] "
-		   "[--max N] [--replace] [--no-hold] | template remove NAME", &c, &status))
+			 "template list [--json] | template add [options] NAME FILE | "
+			 "template remove NAME", &c, &status))
 		return status;
 	if (add) {
 		status = session_path(w.rest[2], path);
@@ -231,31 +274,34 @@ int cmd_template(int argc, char **argv)
 	return end(c, status);
 }
 
-static void answer_show(const struct casemate *c, const char *const *names)
+static void answer_json(const struct casemate *c)
 {
-	for (; *names; names++)
-		printf("%-10s %s\n", *names, casemate_value(c, *names) ?
-		       casemate_value(c, *names) : "-");
+	struct json json = JSON_INIT(stdout);
+
+	json_object(&json, NULL);
+	listing_json_answer(&json, c);
+	json_end(&json);
 }
 
 int cmd_pool(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--max", "max=", 'v' }, OPTION_SOCKET, OPTIONS_END,
+		{ "--max", "max=", 'v', "N", "ready and starting ones at most" },
+		OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
 	};
-	static const char *const shown[] = { "vms", "leased", "mem", "templates", "clients",
-					     "draining", NULL };
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 1, 3, false, "pool status | pool set [--max N] "
-		   "TEMPLATE TARGET", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 1, 3, false, "pool status [--json] | pool set "
+			 "[--max N] TEMPLATE TARGET", &c, &status))
 		return status;
 	if (w.rest_count == 1 && !strcmp(w.rest[0], "status")) {
 		status = words_ask(c, &w, "pool", "status", NULL);
-		if (status == 0)
-			answer_show(c, shown);
+		if (status == 0 && words_own(&w, "--json"))
+			answer_json(c);
+		else if (status == 0)
+			answer_show(c);
 	} else if (w.rest_count == 3 && !strcmp(w.rest[0], "set")) {
 		status = words_add(&w, "target=", w.rest[2]);
 		if (status == 0)
@@ -268,29 +314,55 @@ int cmd_pool(int argc, char **argv)
 
 /* ---- events, metrics, stop ---- */
 
+static void event_show(const struct casemate *c, const struct casemate_event *e)
+{
+	static const char *const values[] = { "event", "time", NULL, "vm", "reason" };
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		const char *text = values[i] ? casemate_event_value(c, values[i]) : e->text;
+
+		if (i > 0)
+			putchar(' ');
+		text = text ? text : "-";
+		utf8_print_clean(stdout, text, strlen(text));
+	}
+	putchar('\n');
+}
+
+static void event_json(const struct casemate *c, const struct casemate_event *e)
+{
+	struct json json = JSON_INIT(stdout);
+
+	json_object(&json, NULL);
+	json_string(&json, "type", e->text);
+	listing_json_event(&json, c);
+	json_end(&json);
+}
+
 int cmd_events(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--since", "since=", 'v' }, OPTION_SOCKET, OPTIONS_END,
+		{ "--since", "since=", 'v', "SEQ", "from this one of the last 512 on" },
+		{ "--json", "", 'y', NULL, "each event as a line of JSON" },
+		OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate_event e;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "events [--since SEQ]", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "events [options]", &c, &status))
 		return status;
 	status = words_ask(c, &w, "events", NULL, NULL);
 	while (status == 0 && casemate_next(c, &e, -1) == 1) {
-		const char *vm = casemate_event_value(c, "vm");
-		const char *reason = casemate_event_value(c, "reason");
-
 		if (e.kind != CASEMATE_EVENT)
 			continue;
-		printf("%s %s %s %s %s\n", casemate_event_value(c, "event"),
-		       casemate_event_value(c, "time"), e.text, vm ? vm : "-",
-		       reason ? reason : "");
-		fflush(stdout);
+		if (words_own(&w, "--json"))
+			event_json(c, &e);
+		else
+			event_show(c, &e);
+		if (fflush(stdout))
+			return end(c, EXIT_CASEMATE);
 	}
 	return end(c, status ? status : session_fail(c));
 }
@@ -304,7 +376,7 @@ int cmd_metrics(int argc, char **argv)
 	size_t len;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "metrics", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "metrics [options]", &c, &status))
 		return status;
 	status = words_ask(c, &w, "metrics", NULL, NULL);
 	text = casemate_chunk(c, &len);
@@ -316,13 +388,14 @@ int cmd_metrics(int argc, char **argv)
 int cmd_stop(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--drain", "drain=", 'v' }, OPTION_SOCKET, OPTIONS_END,
+		{ "--drain", "drain=", 'v', "TIME", "let commands go on so long" },
+		OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "stop [--drain TIME]", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "stop [options]", &c, &status))
 		return status;
 	return end(c, words_ask(c, &w, "stop", NULL, NULL));
 }
