@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person at a terminal, or a script of theirs, gets from the command: listings, JSON,
 what is said when something is wrong. Fake VMMs, as daemon_test.py, whose frame this uses."""
+import fcntl
 import json
 import os
+import pty
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import daemon_test
@@ -115,6 +121,121 @@ def case_idle_counts_from_the_end(d):
     c.ask(f'wait {exec_id}')
     vm, = strictly(casemate(d, 'ls', '--json'))
     assert vm['idle'] < 2, vm
+    c.close()
+
+
+def case_top_once(d):
+    c = make(d)
+    out = casemate(d, 'top', '--once').decode('ascii').splitlines()
+    assert out[0].startswith('2 VMs, 2 of them leased, 512M of guest memory') and \
+        out[1] == 'templates: none' and out[2].split()[0] == 'NAME', out
+    assert sorted(line.split()[0] for line in out[3:]) == ['a', 'b'] and \
+        all(' ' <= x < '\x7f' for line in out for x in line), out
+    assert casemate(d, 'top').decode('ascii').splitlines()[2] == out[2]
+    names = [line.split()[0] for line in casemate(d, 'top', '--sort', 'name').decode()
+             .splitlines()[3:]]
+    assert names == ['a', 'b'], names
+    by = [line.split()[0] for line in casemate(d, 'top', '--sort', 'execs').decode()
+          .splitlines()[3:]]
+    assert by == ['b', 'a'], by
+    casemate(d, 'top', '--sort', 'colour', status=125)
+    casemate(d, 'top', '--interval', '1us', status=125)
+    c.close()
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+    def __init__(self, d, *argv, term='xterm', rows=24, columns=120):
+        self.master, self.slave = pty.openpty()
+        self.size(rows, columns)
+        self.before = termios.tcgetattr(self.slave)
+        self.seen = b''
+        self.process = subprocess.Popen(
+            [CASEMATE, *argv], stdin=self.slave, stdout=self.slave, stderr=self.slave,
+            env=dict(os.environ, CASEMATE_SOCKET=d.path, TERM=term), start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def size(self, rows, columns):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+
+    def type(self, keys):
+        self.seen = b''
+        os.write(self.master, keys)
+
+    def wait_for(self, text):
+        end = time.monotonic() + 20 * SCALE
+        while text not in self.seen:
+            left = end - time.monotonic()
+            assert left > 0 and select.select([self.master], [], [], left)[0], \
+                f'no {text} came: {self.seen}'
+            self.seen += os.read(self.master, 65536)
+
+    def end(self, status):
+        """It ends, and the terminal is as it was."""
+        self.wait_for(b'\x1b[?1049l')
+        assert self.process.wait(20 * SCALE) == status, self.process.returncode
+        while select.select([self.master], [], [], 0)[0]:
+            self.seen += os.read(self.master, 65536)
+        assert b'\x1b[?25h' in self.seen, 'the cursor is not back'
+        assert termios.tcgetattr(self.slave) == self.before, 'the terminal is not as it was'
+        os.close(self.master)
+        os.close(self.slave)
+
+
+def case_top_on_a_terminal(d):
+    c = make(d)
+    t = Terminal(d, 'top', '--interval', '200ms')
+    t.wait_for(b'by cpu')
+    assert b'\x1b[?1049h' in t.seen and b'2 VMs, 2 of them leased' in t.seen
+    assert b'\x07' not in t.seen and b']0;' not in t.seen.replace(b'.]0;', b''), t.seen
+    t.type(b'n')
+    t.wait_for(b'by name')
+    t.type(b'n')
+    t.wait_for(b'turned round')
+    t.type(b'h')
+    t.wait_for(b'sort:')
+    t.seen = b''
+    c.ask('create name=third')
+    t.wait_for(b'third')
+    t.seen = b''
+    t.size(8, 60)
+    t.wait_for(b'\x1b[H\x1b[2J3 VMs')
+    t.type(b'q')
+    t.end(0)
+    c.close()
+
+
+def case_top_interrupted(d):
+    c = make(d)
+    t = Terminal(d, 'top')
+    t.wait_for(b'by cpu')
+    t.type(b'\x03')
+    t.end(130)
+    # The daemon does not answer: ^C ends it all the same.
+    t = Terminal(d, 'top', '--interval', '100ms')
+    t.wait_for(b'by cpu')
+    d.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(0.5)
+        t.type(b'q\x03')
+        t.end(130)
+    finally:
+        d.process.send_signal(signal.SIGCONT)
+    # The daemon is gone: it is said, on a terminal that is as it was.
+    t = Terminal(d, 'top', '--interval', '100ms')
+    t.wait_for(b'by cpu')
+    c.ask('stop')
+    t.end(125)
+    assert b'connection' in t.seen, t.seen
+    c.close()
+
+
+def case_top_on_a_poor_terminal(d):
+    c = make(d)
+    t = Terminal(d, 'top', term='dumb')
+    assert t.process.wait(20 * SCALE) == 0
+    t.wait_for(b'NAME')
+    assert b'\x1b' not in t.seen, t.seen
     c.close()
 
 

@@ -35,6 +35,7 @@ static const struct {
 	{ "exec", cmd_exec, "run a command in a VM that was kept" },
 	{ "ls", cmd_ls, "list the VMs that were kept" },
 	{ "info", cmd_info, "all about one of them" },
+	{ "top", cmd_top, "watch them" },
 	{ "kill", cmd_kill, "end VMs" },
 	{ "fork", cmd_fork, "make copies of a running VM" },
 	{ "snapshot", snapshot, "save a running VM; look at, check and fold snapshot files" },
