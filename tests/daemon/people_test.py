@@ -239,5 +239,48 @@ def case_top_on_a_poor_terminal(d):
     c.close()
 
 
+def doctor(d, *argv):
+    """(exit status, the checks by name)"""
+    p = subprocess.run([CASEMATE, 'doctor', '--json', *argv], stdout=subprocess.PIPE,
+                       env=dict(os.environ, CASEMATE_SOCKET=d.path), timeout=30 * SCALE)
+    checks = {c['check']: c for c in strictly(p.stdout)}
+    for c in checks.values():
+        assert c['verdict'] in ('ok', 'note', 'wrong') and c['text'], c
+        assert ('todo' in c) == (c['verdict'] != 'ok'), c
+    assert p.returncode == any(c['verdict'] == 'wrong' for c in checks.values())
+    return p.returncode, checks
+
+
+def case_doctor(d):
+    status, checks = doctor(d)
+    assert {'kvm', 'io_uring', 'cgroups', 'nofile', 'memlock', 'thp', 'shmem', 'state', 'tmp',
+            'programs', 'image', 'daemon'} == set(checks), checks
+    assert checks['daemon']['verdict'] == checks['programs']['verdict'] == 'ok', checks
+    assert checks['state']['text'].endswith(f'free in {d.path}.state, for the daemon\'s state')
+    text = casemate(d, 'doctor', status=status).decode()
+    assert [line.split()[1] for line in text.splitlines()] == list(checks), text
+    for name, why in (('/nowhere', 'No such file'), ('/etc/passwd', 'not an EROFS image'),
+                      (os.path.join(d.dir, 'image'), 'image:')):
+        status, checks = doctor(d, '--image', name)
+        assert status == 1 and checks['image']['verdict'] == 'wrong', checks
+        assert why in checks['image']['text'], checks
+    status, checks = doctor(d, '--socket', os.path.join(d.dir, 'none'))
+    assert checks['daemon']['verdict'] == 'ok' and 'none serves' in checks['daemon']['text']
+    casemate(d, 'doctor', 'now', status=125)
+
+
+def case_doctor_of_a_full_disk(d):
+    small = os.path.join(d.dir, 'small')
+    os.mkdir(small)
+    p = subprocess.run(['unshare', '-rm', 'sh', '-c', f'mount -t tmpfs -o size=1m small {small}'
+                        f' && {CASEMATE} doctor --json --socket {small}/s'],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if p.returncode != 1 or not p.stdout:
+        raise daemon_test.Skip('no mount namespace to have a small disk in')
+    checks = {c['check']: c for c in strictly(p.stdout)}
+    assert checks['state']['verdict'] == 'wrong' and '1M free' in \
+        checks['state']['text'].replace('1020K', '1M').replace('1024K', '1M'), checks['state']
+
+
 if __name__ == '__main__':
     sys.exit(daemon_test.main(globals()))
