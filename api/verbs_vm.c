@@ -233,6 +233,7 @@ static int verb_info(const struct request *q)
 	struct vm *vm = request_vm(q, q->line->words[1]);
 	struct exec *exec;
 	struct answer a;
+	uint64_t bytes;
 
 	if (!vm)
 		return -ENOENT;
@@ -241,6 +242,8 @@ static int verb_info(const struct request *q)
 	answer_begin(&a, "+", q->line->tag);
 	vm_describe(&a, vm);
 	usage_describe(&a, vm);
+	if (vm_saving(vm, &bytes))
+		answer_pair(&a, "saving", "%" PRIu64, bytes);
 	if (q->client->admin)
 		answer_pair(&a, "pid", "%d", (int)vm->pid);
 	answer_send(&a, q->client);

@@ -242,6 +242,8 @@ void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char
 	__attribute__((format(printf, 4, 5)));
 /* Writes a snapshot to fd, which is taken. what: the request. */
 int vm_save(struct vm *vm, int fd, struct waiter *waiter, struct err *err);
+/* Whether a snapshot of it is being written, and how much there is of it. */
+bool vm_saving(const struct vm *vm, uint64_t *ret_bytes);
 /* Makes `count` children after the options (name: NULL), which are STARTING; if they come to
  * nothing, those who wait for them are told. count: up to CM_VM_FORK_MAX. */
 int vm_fork(struct vm *vm, const struct vm_options *options, unsigned int count,

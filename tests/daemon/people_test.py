@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -236,6 +237,62 @@ def case_top_on_a_poor_terminal(d):
     assert t.process.wait(20 * SCALE) == 0
     t.wait_for(b'NAME')
     assert b'\x1b' not in t.seen, t.seen
+    c.close()
+
+
+def on_terminal(d, *argv, quiet):
+    """What it says on stderr, a terminal, while stdout is none."""
+    master, slave = pty.openpty()
+    p = subprocess.Popen([CASEMATE, *argv] + quiet * ['--quiet'], stdout=subprocess.DEVNULL,
+                         stderr=slave, env=dict(os.environ, CASEMATE_SOCKET=d.path))
+    assert p.wait(60 * SCALE) == 0, os.read(master, 65536)
+    os.close(slave)
+    seen = b''
+    try:
+        while True:
+            data = os.read(master, 65536)
+            seen += data
+            if not data:
+                break
+    except OSError:
+        pass
+    os.close(master)
+    return seen
+
+
+def case_progress(d):
+    c = d.client()
+    c.ask('create name=a')
+    path = os.path.join(d.dir, 'snap')
+    casemate(d, 'snapshot', 'a', '-o', path)
+    tree = os.path.join(d.dir, 'tree')
+    os.mkdir(tree)
+    open(os.path.join(tree, 'file'), 'w').close()
+    verify = ('snapshot', 'verify', path)
+    compact = ('snapshot', 'compact', '-o', path + '.full', path)
+    for argv, text in (verify, b'verifying'), (compact, b'folding'):
+        seen = on_terminal(d, *argv, quiet=False)
+        assert text in seen and b' of 2 MiB' in seen and seen.endswith(b'\r\x1b[K'), seen
+        assert on_terminal(d, *argv, quiet=True) == b''
+        casemate(d, *argv)
+        assert not casemate.err
+        assert casemate(d, *argv, '--quiet') == b''
+    # So short a save is over before it is looked at.
+    assert on_terminal(d, 'snapshot', 'a', '-o', path, quiet=True) == b''
+    assert on_terminal(d, 'snapshot', 'a', '-o', path, quiet=False) in (b'', b'\r\x1b[K')
+    # One whose VMM stands still is watched.
+    pid = int(c.ask('info a')['pid'])
+    os.kill(pid, signal.SIGSTOP)
+    t = Terminal(d, 'snapshot', 'a', '-o', path)
+    t.wait_for(b'saving a: 0 MiB')
+    assert c.ask('info a')['saving'] == '0'
+    os.kill(pid, signal.SIGCONT)
+    assert t.process.wait(20 * SCALE) == 0
+    assert 'saving' not in c.ask('info a').fields
+    if shutil.which('mkfs.erofs'):
+        build = ('image', 'build', '-o', os.path.join(d.dir, 'made'), '--from-dir', tree)
+        assert b'checking the image' in on_terminal(d, *build, quiet=False)
+        assert on_terminal(d, *build, quiet=True) == b''
     c.close()
 
 

@@ -9,15 +9,20 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "tools/casemate/progress.h"
 
 #define WORD_MAX	32	/* of a verb that is to be guessed */
 
 /* Those about files need no daemon; any other word, with -o, names a VM. */
 static int snapshot(int argc, char **argv)
 {
-	static const char *const of_files[] = { "inspect", "verify", "compact", "--help", "-h" };
+	static const char *const of_files[] = { "inspect", "verify", "compact" };
 	bool of_vm = false;
 
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		cmd_vm_snapshot(argc, argv);
+		return cmd_snapshot(argc, argv);
+	}
 	for (int i = 2; i < argc; i++)
 		of_vm |= !strncmp(argv[i], "-o", 2);
 	for (size_t i = 0; i < sizeof(of_files) / sizeof(of_files[0]) && of_vm; i++)
@@ -58,6 +63,7 @@ int casemate_fail(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
+	progress_show(NULL);
 	/* Names in it may be anybody's. One write: lines of several processes do not mix. */
 	to = open_memstream(&text, &size);
 	if (to) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs that ask casemated: exec, ls, info, kill, snapshot, restore, fork, template, pool,
+ * The verbs that ask casemated: exec, ls, info, kill, fork, restore, template, pool,
  * events, metrics, stop. Each turns its words into one request (docs/PROTOCOL.md), which the
  * daemon checks, and shows the answer. Options NAME VALUE of theirs are the protocol's
  * NAME=VALUE; tables say which there are.
@@ -137,7 +137,7 @@ int cmd_info(int argc, char **argv)
 	return end(c, status);
 }
 
-/* ---- kill, fork, snapshot, restore ---- */
+/* ---- kill, fork, restore ---- */
 
 int cmd_kill(int argc, char **argv)
 {
@@ -175,22 +175,6 @@ int cmd_fork(int argc, char **argv)
 	for (size_t i = 0; status == 0 && i < casemate_items(c); i++)
 		puts(casemate_item_value(c, i, "vm"));
 	return end(c, status);
-}
-
-int cmd_vm_snapshot(int argc, char **argv)
-{
-	static const struct option_rule rules[] = {
-		{ "-o", "file=", 'p', "FILE", "where to save it" }, OPTION_SOCKET, OPTIONS_END,
-	};
-	static struct words w;
-	struct casemate *c;
-	int status;
-
-	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "snapshot NAME -o FILE (also: "
-			 "snapshot inspect|verify|compact, see casemate snapshot --help)", &c,
-			 &status))
-		return status;
-	return end(c, words_ask(c, &w, "snapshot", w.rest[0], NULL));
 }
 
 int cmd_restore(int argc, char **argv)

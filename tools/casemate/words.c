@@ -135,8 +135,8 @@ bool words_begin(struct words *w, const struct option_rule *rules, int argc, cha
 	return *ret_status == 0;
 }
 
-int words_ask(struct casemate *c, const struct words *w, const char *verb, const char *second,
-	      const char *third)
+int words_call(struct casemate *c, const struct words *w, const char *verb, const char *second,
+	       const char *third)
 {
 	const char *words[WORDS_MAX + 3] = { verb };
 	size_t n = 1;
@@ -147,5 +147,11 @@ int words_ask(struct casemate *c, const struct words *w, const char *verb, const
 		words[n++] = third;
 	for (unsigned int i = 0; i < w->count; i++)
 		words[n++] = w->words[i];
-	return casemate_call_words(c, words, n) ? session_fail(c) : 0;
+	return casemate_call_words(c, words, n);
+}
+
+int words_ask(struct casemate *c, const struct words *w, const char *verb, const char *second,
+	      const char *third)
+{
+	return words_call(c, w, verb, second, third) ? session_fail(c) : 0;
 }

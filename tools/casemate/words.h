@@ -57,5 +57,8 @@ bool words_begin(struct words *w, const struct option_rule *rules, int argc, cha
  * EXIT_CASEMATE after saying why. */
 int words_ask(struct casemate *c, const struct words *w, const char *verb, const char *second,
 	      const char *third);
+/* The same without saying anything: as casemate_call(). */
+int words_call(struct casemate *c, const struct words *w, const char *verb, const char *second,
+	       const char *third);
 
 #endif
