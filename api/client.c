@@ -93,15 +93,23 @@ API int casemate_open(struct casemate **ret, const char *path)
 	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (!c->text || c->fd < 0)
 		return broken(c, c->text ? errno : ENOMEM, "cannot make a socket");
-	if (api_socket_path(path, address.sun_path, sizeof(address.sun_path), &err) < 0)
-		return broken(c, ENAMETOOLONG, err.text);
+	if (api_socket_path(path, address.sun_path, sizeof(address.sun_path), &err) < 0) {
+		broken(c, ENAMETOOLONG, "the daemon's socket");
+		snprintf(c->hint, sizeof(c->hint), "name one of at most %zu bytes with --socket "
+			 "or CASEMATE_SOCKET", sizeof(address.sun_path) - 1);
+		return -ENAMETOOLONG;
+	}
 	if (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		char what[160];
 		int error = errno;
 
 		snprintf(what, sizeof(what), "cannot reach casemated at %.110s",
 			 address.sun_path);
-		return broken(c, error, what);
+		broken(c, error, what);
+		if (error == EACCES)
+			snprintf(c->hint, sizeof(c->hint), "be its user or root, or a member of "
+				 "its --group");
+		return -error;
 	}
 	/* The greeting is an answer like others, or the refusal to serve us. */
 	return answer_wait(c);

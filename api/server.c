@@ -113,7 +113,7 @@ static const struct {
 	{ EOPNOTSUPP, "UNKNOWN", "hello lists the verbs" },
 	{ EINVAL, "ARGUMENT", "see docs/PROTOCOL.md" },
 	{ ENAMETOOLONG, "ARGUMENT", "see docs/PROTOCOL.md" },
-	{ ENOENT, "NOTFOUND", "list shows what there is" },
+	{ ENOENT, "NOTFOUND", NULL },
 	{ ESRCH, "NOTFOUND", "list shows what there is" },
 	{ EEXIST, "EXISTS", "choose another name" },
 	{ EACCES, "DENIED", "the daemon's own user and root may do this" },
@@ -128,6 +128,16 @@ static const struct {
 	{ ECONNRESET, "LOST", "events shows what happened" },
 };
 
+/* NOTFOUND is said of what has a name here, and of files. */
+static const char *missing_hint(const char *text)
+{
+	if (!strncmp(text, "there is no template", 20))
+		return "template list shows what there is";
+	if (!strncmp(text, "there is no ", 12))
+		return "list shows what there is";
+	return "paths are as the daemon sees them";
+}
+
 void reply_err(struct client *client, const char *tag, const struct err *err)
 {
 	const char *code = "FAILED", *hint = "events shows what happened";
@@ -137,7 +147,7 @@ void reply_err(struct client *client, const char *tag, const struct err *err)
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		if (codes[i].error == -err->code) {
 			code = codes[i].code;
-			hint = codes[i].hint;
+			hint = codes[i].hint ? codes[i].hint : missing_hint(err->text);
 			break;
 		}
 	}

@@ -85,6 +85,9 @@ int spawn_image_open(const char *path, int *ret_fd, struct err *err)
 	FD_CLEANUP int fd = fd_open_file(path, &size);
 	uint32_t magic;
 
+	if (fd == -ENOENT)
+		return err_set(err, ENOENT, "there is no file %s to be the root image; casemate "
+			       "image build makes one", path);
 	if (fd < 0)
 		return err_set_errno(err, fd, "cannot open the image %s", path);
 	if (size < EROFS_OFFSET + sizeof(magic) ||

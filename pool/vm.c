@@ -186,7 +186,8 @@ static int image_open(struct pool *pool, const struct vm_options *o, int *ret_fd
 	const char *image = o->image ? o->image : pool->image;
 
 	if (!image)
-		return err_set(err, ENOENT, "there is no default root image: name one");
+		return err_set(err, ENOENT, "no root image is named, and no default one is "
+			       "there; casemate image build makes one");
 	return spawn_image_open(image, ret_fd, err);
 }
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "snapshot/field.h"
 #include "snapshot/file.h"
 #include "snapshot/sections.h"
@@ -15,13 +16,12 @@
 
 struct printer {
 	FILE *to;
-	bool json;
-	bool first;		/* nothing has been printed in this JSON object */
+	struct json *json;	/* NULL: lines */
 };
 
 /* ---- Values ---- */
 
-static void text_print(FILE *to, const uint8_t *data, size_t size, bool json)
+static void text_print(FILE *to, const uint8_t *data, size_t size)
 {
 	fputc('"', to);
 	for (size_t i = 0; i < size; i++) {
@@ -32,7 +32,7 @@ static void text_print(FILE *to, const uint8_t *data, size_t size, bool json)
 		else if (c >= ' ' && c < 127)
 			fputc(c, to);
 		else
-			fprintf(to, json ? "\\u%04x" : "\\x%02x", c);
+			fprintf(to, "\\x%02x", c);
 	}
 	fputc('"', to);
 }
@@ -43,50 +43,65 @@ static void hex_print(FILE *to, const uint8_t *data, size_t size)
 		fprintf(to, "%02x", data[i]);
 }
 
-static void varying_print(const struct printer *p, const struct field *field,
+static void varying_print(FILE *to, const struct field *field,
 			  const struct snapshot_bytes *bytes)
 {
 	uint32_t size = bytes->size;
 
 	if (field->show == FIELD_TEXT) {
-		text_print(p->to, bytes->data, size, p->json);
-	} else if (p->json) {
-		fputc('"', p->to);
-		hex_print(p->to, bytes->data, size);
-		fputc('"', p->to);
-	} else {
-		fprintf(p->to, "%" PRIu32 " bytes%s", size, size ? ": " : "");
-		hex_print(p->to, bytes->data, size < BYTES_SHOWN ? size : BYTES_SHOWN);
-		if (size > BYTES_SHOWN)
-			fputs("...", p->to);
+		text_print(to, bytes->data, size);
+		return;
+	}
+	fprintf(to, "%" PRIu32 " bytes%s", size, size ? ": " : "");
+	hex_print(to, bytes->data, size < BYTES_SHOWN ? size : BYTES_SHOWN);
+	if (size > BYTES_SHOWN)
+		fputs("...", to);
+}
+
+static void value_print(FILE *to, const struct field *field, const void *at)
+{
+	switch (field->type) {
+	case FIELD_TYPE_NUMBER:
+		fprintf(to, field->show == FIELD_HEX ? "0x%" PRIx64 : "%" PRIu64,
+			field_number_get(field, at));
+		break;
+	case FIELD_TYPE_BOOL:
+		fputs(field_number_get(field, at) ? "yes" : "no", to);
+		break;
+	case FIELD_TYPE_BYTES:
+		hex_print(to, at, field->size);
+		break;
+	case FIELD_TYPE_VARYING:
+		varying_print(to, field, at);
+		break;
+	case FIELD_TYPE_STRUCT:
+		break;
 	}
 }
 
-static void value_print(const struct printer *p, const struct field *field, const void *at)
+static void value_json(struct json *json, const char *name, const struct field *field,
+		       const void *at)
 {
-	const char *quote = p->json ? "\"" : "";
+	const struct snapshot_bytes *bytes = at;
 
 	switch (field->type) {
 	case FIELD_TYPE_NUMBER:
 		if (field->show == FIELD_HEX)
-			fprintf(p->to, "%s0x%" PRIx64 "%s", quote, field_number_get(field, at),
-				quote);
+			json_format(json, name, "0x%" PRIx64, field_number_get(field, at));
 		else
-			fprintf(p->to, "%" PRIu64, field_number_get(field, at));
+			json_number(json, name, field_number_get(field, at));
 		break;
 	case FIELD_TYPE_BOOL:
-		if (p->json)
-			fputs(field_number_get(field, at) ? "true" : "false", p->to);
-		else
-			fputs(field_number_get(field, at) ? "yes" : "no", p->to);
+		json_bool(json, name, field_number_get(field, at) != 0);
 		break;
 	case FIELD_TYPE_BYTES:
-		fputs(quote, p->to);
-		hex_print(p->to, at, field->size);
-		fputs(quote, p->to);
+		json_hex(json, name, at, field->size);
 		break;
 	case FIELD_TYPE_VARYING:
-		varying_print(p, field, at);
+		if (field->show == FIELD_TEXT)
+			json_text(json, name, bytes->data, bytes->size);
+		else
+			json_hex(json, name, bytes->data, bytes->size);
 		break;
 	case FIELD_TYPE_STRUCT:
 		break;
@@ -95,28 +110,28 @@ static void value_print(const struct printer *p, const struct field *field, cons
 
 /* ---- Names ---- */
 
-static void name_print(struct printer *p, const char *name)
-{
-	if (p->json)
-		fprintf(p->to, "%s\"%s\": ", p->first ? "" : ", ", name);
-	else
-		fprintf(p->to, "%s = ", name);
-	p->first = false;
-}
-
 static void number_print(struct printer *p, const char *name, uint64_t value)
 {
-	name_print(p, name);
-	fprintf(p->to, "%" PRIu64 "%s", value, p->json ? "" : "\n");
+	if (p->json)
+		json_number(p->json, name, value);
+	else
+		fprintf(p->to, "%s = %" PRIu64 "\n", name, value);
+}
+
+static void string_print(struct printer *p, const char *name, const char *value)
+{
+	if (p->json)
+		json_string(p->json, name, value);
+	else
+		fprintf(p->to, "%s = %s\n", name, value);
 }
 
 static void digest_print(struct printer *p, const char *name, const struct snapshot_id *id)
 {
 	char text[2 * SNAPSHOT_DIGEST + 1];
 
-	name_print(p, name);
 	snapshot_id_text(id, text);
-	fprintf(p->to, p->json ? "\"%s\"" : "%s\n", text);
+	string_print(p, name, text);
 }
 
 static int field_print(void *arg, const struct field *field, const char *path, void *at)
@@ -124,10 +139,13 @@ static int field_print(void *arg, const struct field *field, const char *path, v
 	struct printer *p = arg;
 
 	/* In JSON the section has an object of its own. */
-	name_print(p, p->json ? strchr(path, '.') + 1 : path);
-	value_print(p, field, at);
-	if (!p->json)
+	if (p->json) {
+		value_json(p->json, strchr(path, '.') + 1, field, at);
+	} else {
+		fprintf(p->to, "%s = ", path);
+		value_print(p->to, field, at);
 		fputc('\n', p->to);
+	}
 	return 0;
 }
 
@@ -136,11 +154,7 @@ static int field_print(void *arg, const struct field *field, const char *path, v
 static void header_print(struct printer *p, const struct snapshot *snapshot)
 {
 	digest_print(p, "id", &snapshot->id);
-	name_print(p, "kind");
-	if (p->json)
-		fprintf(p->to, "\"%s\"", snapshot->incremental ? "incremental" : "full");
-	else
-		fprintf(p->to, "%s\n", snapshot->incremental ? "incremental" : "full");
+	string_print(p, "kind", snapshot->incremental ? "incremental" : "full");
 	if (snapshot->incremental)
 		digest_print(p, "parent", &snapshot->parent);
 	number_print(p, "file_size", snapshot->file_size);
@@ -150,28 +164,38 @@ static void header_print(struct printer *p, const struct snapshot *snapshot)
 	number_print(p, "pages_held", snapshot->pages_held);
 }
 
+static void section_json(struct json *json, const struct snapshot_section *section)
+{
+	json_object(json, NULL);
+	json_string(json, "name", snapshot_section_name(section->type));
+	json_number(json, "type", section->type);
+	json_number(json, "version", section->version);
+	json_number(json, "offset", section->offset);
+	json_number(json, "length", section->length);
+	json_hex(json, "sha256", section->digest, SNAPSHOT_DIGEST);
+	json_end(json);
+}
+
 static void sections_print(struct printer *p, const struct snapshot *snapshot)
 {
-	if (p->json) {
-		name_print(p, "sections");
-		fputc('[', p->to);
-	}
+	if (p->json)
+		json_array(p->json, "sections");
 	for (uint32_t i = 0; i < snapshot->section_count; i++) {
 		const struct snapshot_section *section = &snapshot->sections[i];
 
-		fprintf(p->to, p->json ? "%s{\"name\": \"%s\", \"type\": %" PRIu32
-				", \"version\": %u, \"offset\": %" PRIu64
-				", \"length\": %" PRIu64 ", \"sha256\": \""
-			       : "%ssection.%s = type %" PRIu32 ", version %u, offset %" PRIu64
-				 ", %" PRIu64 " bytes, sha256 ",
-			p->json && i ? ", " : "", snapshot_section_name(section->type),
+		if (p->json) {
+			section_json(p->json, section);
+			continue;
+		}
+		fprintf(p->to, "section.%s = type %" PRIu32 ", version %u, offset %" PRIu64
+			", %" PRIu64 " bytes, sha256 ", snapshot_section_name(section->type),
 			section->type, (unsigned int)section->version, section->offset,
 			section->length);
 		hex_print(p->to, section->digest, SNAPSHOT_DIGEST);
-		fputs(p->json ? "\"}" : "\n", p->to);
+		fputc('\n', p->to);
 	}
 	if (p->json)
-		fputc(']', p->to);
+		json_end(p->json);
 }
 
 static bool page_held(const struct snapshot *snapshot, uint64_t page)
@@ -179,34 +203,36 @@ static bool page_held(const struct snapshot *snapshot, uint64_t page)
 	return snapshot->held[page / 64] >> page % 64 & 1;
 }
 
+static void run_print(struct printer *p, uint64_t from, uint64_t to)
+{
+	if (!p->json) {
+		fprintf(p->to, "memory.0x%" PRIx64 "-0x%" PRIx64 " = %" PRIu64 " pages\n",
+			from * SNAPSHOT_PAGE, to * SNAPSHOT_PAGE, to - from);
+		return;
+	}
+	json_object(p->json, NULL);
+	json_format(p->json, "offset", "0x%" PRIx64, from * SNAPSHOT_PAGE);
+	json_number(p->json, "pages", to - from);
+	json_end(p->json);
+}
+
 static void memory_print(struct printer *p, const struct snapshot *snapshot)
 {
 	uint64_t page = 0;
-	bool first = true;
 
-	if (p->json) {
-		name_print(p, "memory");
-		fputc('[', p->to);
-	}
+	if (p->json)
+		json_array(p->json, "memory");
 	while (page < snapshot->page_count) {
 		uint64_t from = page;
 		bool held = page_held(snapshot, page);
 
 		while (page < snapshot->page_count && page_held(snapshot, page) == held)
 			page++;
-		if (!held)
-			continue;
-		if (p->json)
-			fprintf(p->to, "%s{\"offset\": \"0x%" PRIx64 "\", \"pages\": %" PRIu64
-				"}", first ? "" : ", ", from * SNAPSHOT_PAGE, page - from);
-		else
-			fprintf(p->to, "memory.0x%" PRIx64 "-0x%" PRIx64 " = %" PRIu64
-				" pages\n", from * SNAPSHOT_PAGE, page * SNAPSHOT_PAGE,
-				page - from);
-		first = false;
+		if (held)
+			run_print(p, from, page);
 	}
 	if (p->json)
-		fputc(']', p->to);
+		json_end(p->json);
 }
 
 static void print(struct printer *p, const struct snapshot *snapshot)
@@ -218,16 +244,11 @@ static void print(struct printer *p, const struct snapshot *snapshot)
 		/* The walk's visitors may write; ours does not. */
 		uint8_t *object = (uint8_t *)(uintptr_t)&snapshot->state + part->offset;
 
-		if (p->json) {
-			name_print(p, part->table->name);
-			fputc('{', p->to);
-			p->first = true;
-		}
+		if (p->json)
+			json_object(p->json, part->table->name);
 		field_visit(part->table, object, field_print, p);
-		if (p->json) {
-			fputc('}', p->to);
-			p->first = false;
-		}
+		if (p->json)
+			json_end(p->json);
 	}
 	memory_print(p, snapshot);
 }
@@ -241,9 +262,10 @@ void snapshot_print(const struct snapshot *snapshot, FILE *to)
 
 void snapshot_print_json(const struct snapshot *snapshot, FILE *to)
 {
-	struct printer p = { .to = to, .json = true, .first = true };
+	struct json json = JSON_INIT(to);
+	struct printer p = { .to = to, .json = &json };
 
-	fputc('{', to);
+	json_object(&json, NULL);
 	print(&p, snapshot);
-	fputs("}\n", to);
+	json_end(&json);
 }

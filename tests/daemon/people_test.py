@@ -189,13 +189,14 @@ def case_top_on_a_terminal(d):
     t.wait_for(b'by cpu')
     assert b'\x1b[?1049h' in t.seen and b'2 VMs, 2 of them leased' in t.seen
     assert b'\x07' not in t.seen and b']0;' not in t.seen.replace(b'.]0;', b''), t.seen
-    t.type(b'n')
+    # ^L has all of it written anew; otherwise only what changed comes.
+    t.type(b'n\x0c')
     t.wait_for(b'by name')
-    t.type(b'n')
-    t.wait_for(b'turned round')
-    t.type(b'h')
+    t.type(b'n\x0c')
+    t.wait_for(b'by name, turned round')
+    t.type(b'h\x0c')
     t.wait_for(b'sort:')
-    t.seen = b''
+    t.type(b'h')
     c.ask('create name=third')
     t.wait_for(b'third')
     t.seen = b''
@@ -316,7 +317,7 @@ def case_doctor(d):
     assert checks['state']['text'].endswith(f'free in {d.path}.state, for the daemon\'s state')
     text = casemate(d, 'doctor', status=status).decode()
     assert [line.split()[1] for line in text.splitlines()] == list(checks), text
-    for name, why in (('/nowhere', 'No such file'), ('/etc/passwd', 'not an EROFS image'),
+    for name, why in (('/nowhere', 'there is no file'), ('/etc/passwd', 'not an EROFS image'),
                       (os.path.join(d.dir, 'image'), 'image:')):
         status, checks = doctor(d, '--image', name)
         assert status == 1 and checks['image']['verdict'] == 'wrong', checks
@@ -337,6 +338,73 @@ def case_doctor_of_a_full_disk(d):
     checks = {c['check']: c for c in strictly(p.stdout)}
     assert checks['state']['verdict'] == 'wrong' and '1M free' in \
         checks['state']['text'].replace('1020K', '1M').replace('1024K', '1M'), checks['state']
+
+
+def case_errors(d):
+    """One line each, which says what to do next."""
+    def says(text, *argv, more=None):
+        casemate(d, *argv, status=125, more=more)
+        assert casemate.err.count('\n') == 1 and text in casemate.err, casemate.err
+    none = os.path.join(d.dir, 'none')
+    text = os.path.join(d.dir, 'text')
+    with open(text, 'w', encoding='ascii') as f:
+        f.write('not what is wanted' * 1000)
+    says('casemate image build makes one', 'run', '--image', none, '--', 'true')
+    says('casemate image build makes one', 'run', '--image', text, '--', 'true')
+    says('casemate image build makes one', 'run', '--keep', 'x', '--image', none, '--', 'true')
+    says('a multiple of 2M', 'run', '--mem', '3M', '--', 'true')
+    says('a size such as 256M', 'run', '--mem', '3x', '--', 'true')
+    says('see casemate help run', 'run', '--keep', 'bad name', '--', 'true')
+    for argv in ('exec', 'nobody', '--', 'x'), ('kill', 'nobody'), ('info', 'nobody'), \
+            ('fork', '2', 'nobody'), ('snapshot', 'nobody', '-o', none):
+        says('there is no VM nobody; casemate ls shows what there is', *argv)
+    says('casemate template list shows what there is', 'pool', 'set', 'nothing', '1')
+    says('may the daemon read it?', 'restore', none)
+    says('see casemate help events', 'events', '--since', 'x')
+    says('see casemate run --help', 'run')
+    says('casemate run --keep NAME starts one', 'ls', '--socket', none)
+    says('at most 107 bytes', 'ls', '--socket', '/' + 'x' * 200)
+    says('--interval wants', 'top', '--interval', 'soon')
+    d.client().ask('create name=x')
+    says('choose another name', 'run', '--keep', 'x', '--', 'true')
+
+
+def case_no_permission(d):
+    if os.getuid():
+        raise daemon_test.Skip('only root can become somebody else')
+    copy = os.path.join(d.dir, 'casemate')
+    shutil.copy(CASEMATE, copy)
+    os.chmod(d.dir, 0o755)
+
+    def ask():
+        p = subprocess.run([copy, 'ls', '--socket', d.path], stderr=subprocess.PIPE,
+                           preexec_fn=lambda: os.setuid(65534))
+        assert p.returncode == 125 and p.stderr.count(b'\n') == 1, p.stderr
+        return p.stderr
+    assert b'Permission denied; be its user or root, or a member of its --group' in ask()
+    os.chmod(os.path.dirname(d.path), 0o755)
+    os.chmod(d.path, 0o666)
+    assert b'this daemon serves its own user, root and the members of its --group' in ask()
+
+
+def case_full_disk(d):
+    small = os.path.join(d.dir, 'small')
+    tree = os.path.join(d.dir, 'tree')
+    for name in small, tree:
+        os.mkdir(name)
+    with open(os.path.join(tree, 'file'), 'wb') as f:
+        f.write(os.urandom(2000000))
+    if not shutil.which('mkfs.erofs'):
+        raise daemon_test.Skip('mkfs.erofs is not installed')
+    p = subprocess.run(['unshare', '-rm', 'sh', '-c', f'mount -t tmpfs -o size=1m small {small}'
+                        f' || exit 77; {CASEMATE} image build -o {small}/i --from-dir {tree}; '
+                        f'echo $? $(ls -A {small})'], stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE)
+    if p.returncode:
+        raise daemon_test.Skip('no mount namespace to have a small disk in')
+    assert p.stdout == b'125\n', p.stdout
+    assert p.stderr.count(b'\n') == 1 and b'the disk is full: make room there' in p.stderr, \
+        p.stderr
 
 
 if __name__ == '__main__':

@@ -267,5 +267,32 @@ test_session_ends() {
 	want_clean
 }
 
+# What is told of a real VM: that it has memory, worked, and rests.
+test_usage() {
+	keep box --mem 128M -- sh -c 'head -c 20000000 /dev/zero | tr "\0" x >/tmp/file'
+	want_status 0
+	cm ls --json
+	python3 - "$T/out" <<-'END' || fail "ls --json: $(head -c 400 "$T/out")"
+		import json, sys
+		vm, = json.load(open(sys.argv[1]))
+		assert vm['vm'] == 'box' and vm['mem'] == 128 << 20 and vm['execs'] == 0
+		assert 20000000 < vm['private'] <= vm['rss'] < 512 << 20
+		assert 0 < vm['cpu'] and 0 < vm['cpu-at'] <= vm['age'] and vm['idle'] < vm['age']
+	END
+	cm info box --json
+	python3 -m json.tool "$T/out" >"$T/tidy" || fail "info --json is no JSON"
+	cm top --once
+	want_status 0
+	grep -qE '^box +ready ' "$T/out" || fail "top does not show it"
+	cm doctor --json
+	python3 - "$T/out" <<-'END' || fail "doctor --json: $(head -c 400 "$T/out")"
+		import json, sys
+		checks = {c['check']: c['verdict'] for c in json.load(open(sys.argv[1]))}
+		assert checks['kvm'] == checks['io_uring'] == checks['daemon'] == 'ok', checks
+	END
+	cm kill box
+	stop
+}
+
 run_cases keep_and_exec streams deadline_with_children interrupt fork snapshot pool \
-	vmm_killed confined engine_killed session_ends
+	vmm_killed confined engine_killed session_ends usage

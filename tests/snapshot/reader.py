@@ -126,9 +126,15 @@ def leaves(value):
         yield value
 
 
+def original(text):
+    """The bytes that a string of our JSON stands for: base/json.h."""
+    return re.sub('\ufffd(..)', lambda m: chr(0xdc00 + int(m[1], 16)), text).encode(
+        'utf-8', 'surrogateescape')
+
+
 def same(ours, theirs):
     if isinstance(ours, bytes):
-        return theirs in (ours.hex(), ours.decode('latin-1'))
+        return theirs == ours.hex() or original(theirs) == ours
     if isinstance(theirs, str):
         return int(theirs, 16) == ours
     return theirs == ours

@@ -12,6 +12,9 @@
 /* One line on stderr: "casemate: <text>". Returns EXIT_CASEMATE. */
 int casemate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The verb that runs, for messages. */
+extern const char *casemate_verb;
+
 /* A verb; argv[0] is its name. Returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_image(int argc, char **argv);

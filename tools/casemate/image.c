@@ -179,8 +179,9 @@ static int image_write(struct build *b)
 				  "bytes; shorten it",
 				  b->summary.longest);
 	if (!child_succeeded(&result))
-		return image_fail(EIO, "mkfs.erofs failed: %s",
-				  *result.last ? result.last : "it does not say why");
+		return image_fail(EIO, "mkfs.erofs failed: %s%s",
+				  *result.last ? result.last : "it does not say why",
+				  image_room_hint(b->temporary));
 	return 0;
 }
 

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "abi/layout.h"
@@ -34,6 +35,7 @@
 #include "tools/casemate/progress.h"
 
 #define BLOCK      4096u
+#define ROOM_NONE  (1u << 20) /* tools give up before the very last byte */
 #define PATH_LIMIT 3800 /* mkfs.erofs keeps paths in PATH_MAX bytes */
 
 /* ---- Messages ---- */
@@ -57,6 +59,16 @@ int image_fail(int error, const char *format, ...)
 	utf8_print_clean(stderr, line, strlen(line));
 	fputc('\n', stderr);
 	return error < 0 ? error : -error;
+}
+
+const char *image_room_hint(const char *dir)
+{
+	struct statvfs st;
+
+	if (statvfs(dir, &st) < 0 ||
+	    (uint64_t)st.f_bavail * st.f_frsize > ROOM_NONE)
+		return "";
+	return "; the disk is full: make room there, or choose another place with TMPDIR or -o";
 }
 
 /* ---- Scan ---- */
@@ -169,9 +181,9 @@ int source_scan(const char *dir, struct source_summary *ret)
 
 /* ---- Children ---- */
 
-/* Runs a tool that must succeed. `package` is where it comes from. */
+/* Runs a tool that must succeed. `package` is where it comes from, `dir` where it writes. */
 static int tool_run(const char *const *argv, const struct child_options *options,
-		    const char *package)
+		    const char *package, const char *dir)
 {
 	struct child_result result;
 	int error = child_run(argv, options, &result);
@@ -184,8 +196,9 @@ static int tool_run(const char *const *argv, const struct child_options *options
 	if (error)
 		return image_fail(error, "cannot run %s: %s", argv[0], strerror(-error));
 	if (!child_succeeded(&result))
-		return image_fail(EIO, "%s failed: %s", argv[0],
-				  *result.last ? result.last : "it does not say why");
+		return image_fail(EIO, "%s failed: %s%s", argv[0],
+				  *result.last ? result.last : "it does not say why",
+				  image_room_hint(dir));
 	return 0;
 }
 
@@ -268,7 +281,7 @@ int source_extract_tar(const char *tar, const char *dir)
 	argv[n++] = dir_option;
 	error = geteuid() ? tar_check_owners(file_option) : 0;
 	if (!error)
-		error = tool_run(argv, &options, "tar");
+		error = tool_run(argv, &options, "tar", dir);
 out:
 	free(file_option);
 	free(dir_option);
@@ -365,7 +378,7 @@ static int apt_ask(const char *const *argv, const char *path, unsigned int *ret_
 
 	if (!file.f)
 		return image_fail(errno, "%s: %s", path, strerror(errno));
-	error = tool_run(argv, &options, "apt");
+	error = tool_run(argv, &options, "apt", ".");
 	if (fclose(file.f) && !error)
 		error = image_fail(errno, "%s: %s", path, strerror(errno));
 	*ret_lines = file.lines;
@@ -470,7 +483,7 @@ int source_install_debian(const char *packages, const char *dir, const char *wor
 			sources,
 			NULL};
 
-		error = tool_run(argv, &options, "mmdebstrap");
+		error = tool_run(argv, &options, "mmdebstrap", dir);
 	}
 	free(aptopt);
 	free(include);

@@ -29,6 +29,8 @@ int source_install_debian(const char *packages, const char *dir, const char *wor
 /* Removes a tree of ours, whatever it holds. */
 void source_remove_tree(const char *dir);
 
+/* What to do next when the disk that dir is on has no room left; "" if it has. */
+const char *image_room_hint(const char *dir);
 /* One line on stderr, "casemate: image build: ..." Returns -errno of `error`. */
 int image_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Shows what a child does, arg, with the last line it said. */

@@ -53,6 +53,8 @@ static const struct {
 	{ "doctor", cmd_doctor, "look for what keeps Casemate from working" },
 };
 
+const char *casemate_verb = "VERB";
+
 int casemate_fail(const char *format, ...)
 {
 	char line[1024], *text = NULL;
@@ -142,8 +144,10 @@ static int verb_run(int argc, char **argv)
 	const char *guess;
 
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-		if (!strcmp(argv[0], verbs[i].name))
+		if (!strcmp(argv[0], verbs[i].name)) {
+			casemate_verb = verbs[i].name;
 			return verbs[i].run(argc, argv);
+		}
 	}
 	guess = verb_guess(argv[0]);
 	if (guess)

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/layout.h"
 #include "base/value.h"
 #include "tools/casemate/progress.h"
 
 #define MEMORY_DEFAULT	(256ull << 20)
+#define MEMORY_STEP	(2ull << 20)
 
 static const struct option options_known[] = {
 	{ "image", required_argument, NULL, 'i' },
@@ -102,6 +104,9 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 		if (value_size(optarg, &o->memory) < 0 || o->memory == 0)
 			return err_set(err, EINVAL, "--mem wants a size such as 256M, not %s",
 				       optarg);
+		if (o->memory % MEMORY_STEP || o->memory > CM_RAM_MAX)
+			return err_set(err, EINVAL, "--mem wants a multiple of 2M, at most 64G, "
+				       "such as 256M, not %s", optarg);
 		return 0;
 	case 't':
 		if (value_time(optarg, UINT64_MAX, &o->timeout_ns) < 0 || o->timeout_ns == 0)

@@ -20,12 +20,38 @@
 #define READY_FD	3
 #define TRIES		100		/* of 20 ms, while another starts the daemon */
 
+/* The daemon's hints are for those who speak its protocol. NULL: the verb's help. */
+static const struct {
+	const char *daemons, *ours;
+} hints[] = {
+	{ "see docs/PROTOCOL.md", NULL },
+	{ "list shows what there is", "casemate ls shows what there is" },
+	{ "template list shows what there is", "casemate template list shows what there is" },
+	{ "info shows its state", "casemate info shows its state" },
+	{ "events shows what happened", "casemate events --since 0 shows what happened" },
+	{ "paths are as the daemon sees them", "is the path right, and may the daemon read it?" },
+	{ "hello lists the verbs", "the daemon is older than this command: restart it" },
+};
+
 int session_fail(const struct casemate *c)
 {
-	const char *hint = c ? casemate_hint(c) : "";
+	const char *hint = c ? casemate_hint(c) : "", *text = c ? casemate_message(c) : "";
+	char see[64];
 
-	return casemate_fail("%s%s%s", c ? casemate_message(c) : "out of memory",
-			     hint[0] ? "; " : "", hint);
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		if (!strcmp(hint, hints[i].daemons)) {
+			hint = hints[i].ours;
+			break;
+		}
+	}
+	if (!hint) {
+		snprintf(see, sizeof(see), "see casemate help %s", casemate_verb);
+		hint = see;
+	}
+	/* A message that says itself what to do needs no more. */
+	if (strstr(text, "; "))
+		hint = "";
+	return casemate_fail("%s%s%s", c ? text : "out of memory", hint[0] ? "; " : "", hint);
 }
 
 int session_path(const char *path, char *ret)

@@ -117,16 +117,16 @@ static void load_find(struct top_row *row, const struct top_row *before, size_t 
 		row->load = row->cpu / row->cpu_at;
 }
 
-static void head_write(struct top *top, double *ret_load)
+static void head_write(struct top *top)
 {
 	struct casemate *c = top->c;
 	char *line = top->line[0], mem[LISTING_SHORT], rss[LISTING_SHORT];
 	uint64_t resident = 0;
+	double load = 0;
 
-	*ret_load = 0;
 	for (size_t i = 0; i < top->row_count; i++) {
 		resident += top->rows[i].rss;
-		*ret_load += top->rows[i].load;
+		load += top->rows[i].load;
 	}
 	listing_bytes(mem, number(casemate_value(c, "mem")));
 	listing_bytes(rss, resident);
@@ -134,7 +134,7 @@ static void head_write(struct top *top, double *ret_load)
 		 " %s resident, %.1f%% CPU%s",
 		 (unsigned long long)number(casemate_value(c, "vms")),
 		 (unsigned long long)number(casemate_value(c, "leased")), mem, top->row_count,
-		 rss, *ret_load * 100, casemate_value(c, "draining") &&
+		 rss, load * 100, casemate_value(c, "draining") &&
 		 !strcmp(casemate_value(c, "draining"), "yes") ? "; the daemon is stopping" : "");
 }
 
@@ -162,7 +162,6 @@ int top_ask(struct top *top)
 	struct top_row *rows, *before = top->rows;
 	char (*lines)[TOP_COLUMNS];
 	size_t count, were = top->row_count;
-	double load;
 
 	if (casemate_call(top->c, "list", "usage=yes", NULL))
 		return EXIT_CASEMATE;
@@ -185,7 +184,7 @@ int top_ask(struct top *top)
 	top->line = lines;
 	if (casemate_call(top->c, "pool", "status", NULL))
 		return EXIT_CASEMATE;
-	head_write(top, &load);
+	head_write(top);
 	if (casemate_call(top->c, "template", "list", NULL))
 		return EXIT_CASEMATE;
 	templates_write(top);

@@ -49,10 +49,14 @@ static SCREEN *screen_open(void)
 	struct sigaction action = { .sa_handler = on_signal };
 	SCREEN *screen;
 	int result;
+	bool moves;
 
+	if (tcgetattr(0, &before) < 0 || setupterm(NULL, 1, &result) != OK)
+		return NULL;
 	/* A terminal whose cursor cannot be moved gets the one table. */
-	if (tcgetattr(0, &before) < 0 || setupterm(NULL, 1, &result) != OK ||
-	    !tigetstr("cup") || tigetstr("cup") == (char *)-1)
+	moves = tigetstr("cup") && tigetstr("cup") != (char *)-1;
+	del_curterm(cur_term);
+	if (!moves)
 		return NULL;
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen)
@@ -127,6 +131,9 @@ static bool keys_take(struct top *top, size_t *first, bool *help, bool *ret_now)
 		case 'q':
 		case 'Q':
 			return false;
+		case 'L' & 31:
+			clearok(stdscr, TRUE);
+			break;
 		case 'h':
 		case '?':
 			*help = !*help;

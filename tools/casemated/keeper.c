@@ -61,7 +61,8 @@ static int directory_make(const char *path, mode_t mode, struct err *err)
 		return err_set(err, EPERM, "%s is no directory of this user's, or others may "
 			       "write to it: choose another with --socket and --state", path);
 	}
-	return err_set_errno(err, errno, "cannot make the directory %s", path);
+	return err_set_errno(err, errno, "cannot make the directory %s (choose another place with "
+			     "--socket and --state, or set XDG_RUNTIME_DIR)", path);
 }
 
 static int paths_choose(struct keeper *k, struct err *err)
