@@ -121,6 +121,8 @@ static int options_check(const struct exec_options *o, struct err *err)
 {
 	if (o->argc < 1)
 		return err_set(err, EINVAL, "no command was given");
+	if (o->builtin && o->tty)
+		return err_set(err, EINVAL, "such a command has no terminal");
 	if (o->argc > CM_EXEC_STRINGS || o->envc > CM_EXEC_STRINGS)
 		return err_set(err, E2BIG, "more than %u arguments or variables",
 			       CM_EXEC_STRINGS);
@@ -162,6 +164,7 @@ int exec_new(struct vm *vm, const struct exec_options *o, struct exec **ret_exec
 	exec->frame = payload;
 	exec->frame_len = (size_t)r;
 	exec->tty = o->tty;
+	exec->builtin = o->builtin;
 	exec->has_stdin = o->has_stdin;
 	exec->limit = o->limit;
 	snprintf(exec->command, sizeof(exec->command), "%s", o->argv[0]);
@@ -377,6 +380,7 @@ static const char *on_running(struct exec *exec, const struct frame *frame)
 	exec->in_credit = running.stdin_credit;
 	exec->tty = frame->head.flags & CM_EXEC_TTY;
 	exec->has_stdin = frame->head.flags & CM_EXEC_STDIN;
+	exec->builtin = frame->head.flags & CM_EXEC_BUILTIN;
 	return NULL;
 }
 
@@ -577,6 +581,7 @@ void exec_pump(struct exec *exec)
 {
 	struct vm *vm = exec->vm;
 	uint16_t flags = (uint16_t)((exec->tty ? CM_EXEC_TTY : 0) |
+				    (exec->builtin ? CM_EXEC_BUILTIN : 0) |
 				    (exec->has_stdin ? CM_EXEC_STDIN : 0));
 
 	if (!vm || vm->state != VM_READY || exec->early)

@@ -101,7 +101,7 @@ struct exec {
 	enum exec_state state;
 	char command[64];	/* for listings */
 	uint32_t pid;		/* in the guest */
-	bool tty, has_stdin, early;	/* early: of a snapshot, RUNNING has not come yet */
+	bool tty, has_stdin, builtin, early;	/* early: of a snapshot, RUNNING has not come yet */
 	uint8_t *frame;		/* EXEC, while queued */
 	size_t frame_len;
 
@@ -132,6 +132,7 @@ struct exec_options {
 	const char *cwd;
 	uint32_t uid, gid;
 	bool tty, has_stdin;
+	bool builtin;			/* argv[0] is initd's own: put, get, ... */
 	uint16_t rows, columns;
 	uint64_t timeout_ns, limit;
 };

@@ -627,7 +627,7 @@ static void test_malformed(void)
 	frame_check_refused(&p, CM_F_SHUTDOWN, 0, 3, NULL, 0);
 	frame_check_refused(&p, CM_F_REPORT_GET, 0, 0, bytes, 1);
 	frame_check_refused(&p, CM_F_EXEC, 0, 0, bytes, sizeof(bytes));
-	frame_check_refused(&p, CM_F_EXEC, 4, 1000, bytes, sizeof(bytes));
+	frame_check_refused(&p, CM_F_EXEC, 8, 1000, bytes, sizeof(bytes));
 	frame_check_refused(&p, CM_F_EXEC, 0, 1000, bytes, 5);
 	frame_check_refused(&p, CM_F_EXEC, 0, 1000, bytes, sizeof(bytes));
 	frame_check_refused(&p, CM_F_STDIN, 0, 0, bytes, 1);
@@ -811,6 +811,7 @@ int main(int argc, char **argv)
 	CU_SuiteInfo suites[] = {
 		{.pName = "initd", .pTests = (CU_TestInfo *)(uintptr_t)tests},
 		{.pName = "resume", .pTests = (CU_TestInfo *)(uintptr_t)resume_tests},
+		{.pName = "builtins", .pTests = (CU_TestInfo *)(uintptr_t)builtin_tests},
 		CU_SUITE_INFO_NULL};
 	unsigned int failed;
 
@@ -818,7 +819,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s INITD\n", argv[0]);
 		return 2;
 	}
-	initd_path = argv[1];
+	initd_path = realpath(argv[1], NULL); /* tests change directories */
+	if (!initd_path) {
+		perror(argv[1]);
+		return 2;
+	}
 	signal(SIGPIPE, SIG_IGN);
 	if (CU_initialize_registry() || CU_register_suites(suites))
 		return 2;
