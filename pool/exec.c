@@ -524,6 +524,18 @@ int exec_signal(struct exec *exec, uint32_t number, struct err *err)
 	return control_send(exec, CM_F_SIGNAL, &number, sizeof(number), err);
 }
 
+void exec_kill(struct exec *exec)
+{
+	if (!exec->vm)
+		return;
+	if (exec->state == EXEC_QUEUED) {
+		exec_lost(exec, "its client was gone before it could begin");
+		return;
+	}
+	exec->kill_due = true;
+	vm_pump_later(exec->vm);
+}
+
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err)
 {
 	uint16_t size[2] = { rows, columns };
@@ -580,6 +592,7 @@ static void credit_pump(struct exec *exec, int stream)
 void exec_pump(struct exec *exec)
 {
 	struct vm *vm = exec->vm;
+	uint32_t kill = SIGKILL;
 	uint16_t flags = (uint16_t)((exec->tty ? CM_EXEC_TTY : 0) |
 				    (exec->builtin ? CM_EXEC_BUILTIN : 0) |
 				    (exec->has_stdin ? CM_EXEC_STDIN : 0));
@@ -594,6 +607,9 @@ void exec_pump(struct exec *exec)
 	}
 	if (exec->state == EXEC_QUEUED)
 		return;
+	if (exec->kill_due &&
+	    vm_send(vm, CM_F_SIGNAL, 0, exec->channel_id, &kill, sizeof(kill)) == 0)
+		exec->kill_due = false;
 	stdin_pump(exec);
 	credit_pump(exec, 0);
 	credit_pump(exec, 1);

@@ -112,6 +112,7 @@ struct exec {
 	uint32_t in_credit;
 	uint32_t in_freed;	/* bytes that left `in` since the reader was told */
 	bool in_eof, in_eof_sent;
+	bool kill_due;		/* SIGKILL, as soon as the VM takes it */
 	struct exec_reader *reader;	/* one at a time */
 
 	enum exec_end end;
@@ -154,6 +155,8 @@ bool exec_finished(const struct exec *exec);
 int exec_stdin(struct exec *exec, const uint8_t *data, size_t len);
 int exec_stdin_close(struct exec *exec);
 int exec_signal(struct exec *exec, uint32_t number, struct err *err);
+/* SIGKILL, however busy the VM is; what has not begun never does. */
+void exec_kill(struct exec *exec);
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err);
 /* Forgets an ended command before its time. */
 void exec_forget(struct exec *exec);
