@@ -221,6 +221,7 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	list_add_tail(&pool->ended, &exec->link);
 	pool->ended_count++;
 	vm->exec_count--;
+	vm->idle_since_ns = exec->ended_ns;
 	timer_set(pool->loop, &exec->deadline, 0);
 	if (pool->ended_timer.at_ns == 0)
 		timer_set(pool->loop, &pool->ended_timer, exec->ended_ns + POOL_ENDED_NS);

@@ -32,6 +32,7 @@
 #include "base/list.h"
 #include "pool/evloop.h"
 #include "pool/spawn.h"
+#include "pool/usage.h"
 #include "snapshot/file.h"
 
 #define POOL_NAME_MAX		63u	/* of VMs, templates */
@@ -203,6 +204,7 @@ struct vm {
 	pid_t pid;			/* 0: not known yet */
 	int pidfd, socket;
 	bool recorded;			/* in the state directory */
+	struct vm_usage usage;		/* the last that was read */
 	const void *bound;		/* ends with this (a client), or NULL */
 
 	struct watch channel, process;
@@ -244,6 +246,8 @@ void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char
 	__attribute__((format(printf, 4, 5)));
 /* Writes a snapshot to fd, which is taken. what: the request. */
 int vm_save(struct vm *vm, int fd, struct waiter *waiter, struct err *err);
+/* Whether a snapshot of it is being written, and how much there is of it. */
+bool vm_saving(const struct vm *vm, uint64_t *ret_bytes);
 /* Makes `count` children after the options (name: NULL), which are STARTING; if they come to
  * nothing, those who wait for them are told. count: up to CM_VM_FORK_MAX. */
 int vm_fork(struct vm *vm, const struct vm_options *options, unsigned int count,

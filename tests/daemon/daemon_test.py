@@ -711,8 +711,8 @@ def run(function):
         d.stop()
 
 
-def main(names):
-    cases = {k[5:]: v for k, v in names.items() if k.startswith('case_')}
+def main(names=None):
+    cases = {k[5:]: v for k, v in (names or globals()).items() if k.startswith('case_')}
     chosen = sys.argv[1:] or list(cases)
     print(f'1..{len(chosen)}')
     bad = 0
@@ -730,4 +730,4 @@ def main(names):
 
 
 if __name__ == '__main__':
-    sys.exit(main(globals()))
+    sys.exit(main())

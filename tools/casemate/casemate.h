@@ -19,6 +19,8 @@ int cmd_snapshot(int argc, char **argv);	/* of files */
 int cmd_vm_snapshot(int argc, char **argv);	/* of a VM */
 int cmd_exec(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_kill(int argc, char **argv);
 int cmd_fork(int argc, char **argv);
 int cmd_restore(int argc, char **argv);

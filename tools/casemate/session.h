@@ -5,7 +5,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "api/casemate.h"
 
@@ -28,8 +27,5 @@ int session_path(const char *path, char *ret);
  * status. */
 int session_exec(struct casemate *c, const char *vm, char **argv, const char *const *options,
 		 bool tty);
-
-/* A list's lines as a JSON array of objects. */
-void session_json(const struct casemate *c, FILE *to);
 
 #endif
