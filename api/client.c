@@ -320,7 +320,8 @@ static int words_send(struct casemate *c, const char *tag, const char *const *wo
 			if (n < 0 && errno == EINTR)
 				continue;
 			if (n < 0)
-				return client_broken(c, errno, "the connection to casemated was lost");
+				return client_broken(c, errno, "the connection to casemated "
+						     "was lost");
 			from += n;
 			left -= (size_t)n;
 		}
