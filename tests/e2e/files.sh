@@ -123,13 +123,13 @@ test_trees() {
 	ln -s ../a "$T/top/empty/link"
 	cm cp -r "$T/top" box:/tmp/top
 	want_status 0
-	cm cp -r box:/tmp/top "$T/back"
+	cm cp -r box:/tmp/top "$T/tree"
 	want_status 0
-	diff -r --no-dereference "$T/top" "$T/back" >"$T/diff" || fail "$(head -3 "$T/diff")"
+	diff -r --no-dereference "$T/top" "$T/tree" >"$T/diff" || fail "$(head -3 "$T/diff")"
 	cm exec box -- sh -c 'find /tmp/top | wc -l'
 	want_out 15
 	stop
-	rm -rf "$T/top" "$T/back"
+	rm -rf "$T/top" "$T/tree"
 }
 
 # A client that dies leaves no part of a file; nor does a full file system.
