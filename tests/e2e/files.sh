@@ -219,6 +219,9 @@ test_fork_meanwhile() {
 	want_out 200000
 	cm exec "$child" -- sh -c 'ls -A /tmp | wc -l'
 	want_out 0
+	# There it served nobody.
+	cm info --json "$child"
+	! grep -q restored "$T/out" || fail "the put goes on in the copy"
 	rm -f "$T/fifo"
 	stop
 }
