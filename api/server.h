@@ -150,7 +150,8 @@ struct verb {
 	bool chunk;				/* takes one */
 };
 
-extern const struct verb verbs_vm[], verbs_exec[], verbs_pool[];	/* name NULL: end */
+extern const struct verb verbs_vm[], verbs_exec[], verbs_file[],
+	verbs_pool[];	/* name NULL: end */
 
 void verb_dispatch(struct client *client, const struct line *line);
 
@@ -169,6 +170,13 @@ const char *option(const struct request *q, const char *name);
 /* A path: only for those who may read what the daemon may. */
 int option_path(const struct request *q, const char *name, const char **ret);
 
+/* user=UID[:GID] */
+int option_user(const struct request *q, struct exec_options *o);
+
+/* Starts a command and answers with its number; attaches it to the connection, with window=,
+ * unless it is to be left alone. bound: it is killed when the connection ends. */
+int exec_start(const struct request *q, struct vm *vm, const struct exec_options *o,
+	       bool detach, bool bound);
 void streams_pump(struct client *client);
 void attachments_drop(struct client *client);
 void attachment_free(struct attachment *attachment);

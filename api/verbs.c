@@ -22,7 +22,8 @@ static int verb_hello(const struct request *q)
 		    confined & BOUNDARY_ROOTS ? ",roots" : "",
 		    confined & BOUNDARY_NO_NET ? ",no-network" : "",
 		    confined & BOUNDARY_GROUPS ? ",cgroups" : "");
-	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics");
+	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics,"
+		    "files");
 	answer_send(&a, q->client);
 	return 0;
 }
@@ -35,7 +36,8 @@ static const struct verb verbs_base[] = {
 	{ NULL, NULL, 0, NULL, false },
 };
 
-static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_pool };
+static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_file,
+					    verbs_pool };
 
 static int verb_help(const struct request *q)
 {

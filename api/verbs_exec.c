@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,11 +47,11 @@ void attachments_drop(struct client *c)
 {
 	while (!list_empty(&c->attached)) {
 		struct attachment *at = list_entry(c->attached.next, struct attachment, link);
-		struct err ignored = ERR_INIT;
+		struct exec *exec = at->bound ? at->exec : NULL;
 
-		if (at->bound)
-			exec_signal(at->exec, SIGKILL, &ignored);
 		attachment_free(at);
+		if (exec)
+			exec_kill(exec);
 	}
 }
 
@@ -244,7 +243,7 @@ static int words_sort(const struct request *q, struct exec_words *w)
 	return 0;
 }
 
-static int user_read(const struct request *q, struct exec_options *o)
+int option_user(const struct request *q, struct exec_options *o)
 {
 	const char *text = option(q, "user");
 	unsigned int uid, gid;
@@ -284,7 +283,7 @@ static int exec_options_read(const struct request *q, struct exec_options *o,
 	o->cwd = option(q, "cwd");
 	o->tty = pty != NULL;
 	if (r == 0)
-		r = user_read(q, o);
+		r = option_user(q, o);
 	if (r == 0)
 		r = option_bool(q, "stdin", &o->has_stdin);
 	if (r == 0 && pty)
@@ -300,36 +299,22 @@ static int exec_options_read(const struct request *q, struct exec_options *o,
 	return r;
 }
 
-static int verb_exec(const struct request *q)
+int exec_start(const struct request *q, struct vm *vm, const struct exec_options *o,
+	       bool detach, bool bound)
 {
-	static struct exec_words words;
-	struct exec_options o = { .uid = 0 };
 	struct attachment *at = NULL;
 	struct err err = ERR_INIT;
-	bool detach = false, bound = false;
 	struct exec *exec;
 	struct answer a;
-	struct vm *vm;
-	int r = words_sort(q, &words);
+	int r;
 
-	if (r == 0)
-		r = exec_options_read(q, &o, &detach, &bound);
-	if (r < 0)
-		return r;
-	vm = request_vm(q, q->line->words[1]);
-	if (!vm)
-		return -ENOENT;
 	if (!detach) {
 		at = attach(q, NULL);
 		if (!at)
 			return -EBUSY;
 		at->bound = bound;
 	}
-	o.argv = (const char *const *)q->line->words + words.command;
-	o.argc = (uint32_t)(q->line->count - words.command);
-	o.env = words.env;
-	o.envc = words.envc;
-	r = exec_new(vm, &o, &exec, &err);
+	r = exec_new(vm, o, &exec, &err);
 	if (r < 0) {
 		free(at);
 		reply_err(q->client, q->line->tag, &err);
@@ -341,6 +326,28 @@ static int verb_exec(const struct request *q)
 	if (at)
 		attach_to(at, exec);
 	return 0;
+}
+
+static int verb_exec(const struct request *q)
+{
+	static struct exec_words words;
+	struct exec_options o = { .uid = 0 };
+	bool detach = false, bound = false;
+	struct vm *vm;
+	int r = words_sort(q, &words);
+
+	if (r == 0)
+		r = exec_options_read(q, &o, &detach, &bound);
+	if (r < 0)
+		return r;
+	vm = request_vm(q, q->line->words[1]);
+	if (!vm)
+		return -ENOENT;
+	o.argv = (const char *const *)q->line->words + words.command;
+	o.argc = (uint32_t)(q->line->count - words.command);
+	o.env = words.env;
+	o.envc = words.envc;
+	return exec_start(q, vm, &o, detach, bound);
 }
 
 /* ---- Those about one that runs ---- */

@@ -26,6 +26,7 @@ struct frame_rule {
 #define DOWN		(FRAME_CLIENT_TO_VMM | FRAME_VMM_TO_GUEST)
 #define CLIENT_ONLY	FRAME_VMM_TO_CLIENT
 #define EXACT(type)	sizeof(type), sizeof(type)
+#define EXEC_FLAGS	(CM_EXEC_TTY | CM_EXEC_STDIN | CM_EXEC_BUILTIN)
 
 static const struct frame_rule rules[] = {
 	{ CM_F_HELLO, GUEST_ONLY, ID_VM, 0, EXACT(struct cm_hello), "HELLO" },
@@ -38,11 +39,10 @@ static const struct frame_rule rules[] = {
 	{ CM_F_LOG, UP, ID_VM, 0, 0, CM_FRAME_MAX, "LOG" },
 	{ CM_F_ERROR, UP, ID_ANY, 0, 0, CM_FRAME_MAX, "ERROR" },
 	{ CM_F_REPORT, UP, ID_VM, 1, 0, CM_FRAME_MAX, "REPORT" },
-	{ CM_F_RUNNING, UP, ID_EXEC, CM_EXEC_TTY | CM_EXEC_STDIN, EXACT(struct cm_running),
-	  "RUNNING" },
+	{ CM_F_RUNNING, UP, ID_EXEC, EXEC_FLAGS, EXACT(struct cm_running), "RUNNING" },
 	{ CM_F_RESUME, FRAME_VMM_TO_GUEST, ID_VM, 0, EXACT(struct cm_resume), "RESUME" },
-	{ CM_F_EXEC, DOWN, ID_EXEC, CM_EXEC_TTY | CM_EXEC_STDIN, sizeof(struct cm_exec) + 2,
-	  CM_FRAME_MAX, "EXEC" },
+	{ CM_F_EXEC, DOWN, ID_EXEC, EXEC_FLAGS, sizeof(struct cm_exec) + 2, CM_FRAME_MAX,
+	  "EXEC" },
 	{ CM_F_STDIN, DOWN, ID_EXEC, 0, 0, CM_FRAME_MAX, "STDIN" },
 	{ CM_F_SIGNAL, DOWN, ID_EXEC, 0, EXACT(uint32_t), "SIGNAL" },
 	{ CM_F_RESIZE, DOWN, ID_EXEC, 0, EXACT(uint16_t[2]), "RESIZE" },
@@ -114,6 +114,8 @@ static const char *check_exec(const struct cm_frame *head, const uint8_t *payloa
 		return "EXEC reserved field not zero";
 	if (!(head->flags & CM_EXEC_TTY) && (exec.rows || exec.columns))
 		return "EXEC with a terminal size but no terminal";
+	if ((head->flags & CM_EXEC_TTY) && (head->flags & CM_EXEC_BUILTIN))
+		return "EXEC of a builtin on a terminal";
 	strings = exec.argc + exec.envc + 1;
 	while (at < end) {
 		const uint8_t *zero = memchr(at, 0, (size_t)(end - at));

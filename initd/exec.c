@@ -146,6 +146,7 @@ const char *exec_frame_exec(struct exec_table *t, const struct frame *f)
 	e->id = f->id;
 	e->pid = spawn.pid;
 	e->tty = f->flags & CM_EXEC_TTY;
+	e->builtin = f->flags & CM_EXEC_BUILTIN;
 	e->in_fd = spawn.in;
 	e->slave_fd = spawn.slave;
 	e->in_open = f->flags & CM_EXEC_STDIN;
@@ -314,6 +315,7 @@ static void exec_announce_one(struct exec_table *t, struct exec *e)
 {
 	uint32_t held = (uint32_t)(e->in_end - e->in_start);
 	uint16_t flags = (uint16_t)((e->tty ? CM_EXEC_TTY : 0) |
+				    (e->builtin ? CM_EXEC_BUILTIN : 0) |
 				    (e->in_open ? CM_EXEC_STDIN : 0));
 	struct cm_running running = {.pid = (uint32_t)e->pid};
 

@@ -28,7 +28,7 @@ struct exec_output {
 struct exec {
 	uint32_t id; /* 0: slot is free */
 	pid_t pid;
-	bool tty;
+	bool tty, builtin;
 	bool exited; /* status and usage are valid; the pid is no longer ours */
 	int status;
 	struct rusage usage;

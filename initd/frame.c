@@ -18,8 +18,8 @@ static const struct rule {
 } rules[] = {
 	{CM_F_RESUME, 0, ID_ZERO, sizeof(struct cm_resume), sizeof(struct cm_resume)},
 	/* At least one argument and the directory: two zero bytes. */
-	{CM_F_EXEC, CM_EXEC_TTY | CM_EXEC_STDIN, ID_EXEC, sizeof(struct cm_exec) + 2,
-	 CM_FRAME_MAX},
+	{CM_F_EXEC, CM_EXEC_TTY | CM_EXEC_STDIN | CM_EXEC_BUILTIN, ID_EXEC,
+	 sizeof(struct cm_exec) + 2, CM_FRAME_MAX},
 	{CM_F_STDIN, 0, ID_EXEC, 0, CM_FRAME_MAX},
 	{CM_F_SIGNAL, 0, ID_EXEC, 4, 4},
 	{CM_F_RESIZE, 0, ID_EXEC, 4, 4},
@@ -118,6 +118,8 @@ const char *frame_parse_exec(const struct frame *frame, struct frame_exec *ret)
 		return "reserved field of exec is not 0";
 	if (!(frame->flags & CM_EXEC_TTY) && (head->rows || head->columns))
 		return "terminal size without a terminal";
+	if ((frame->flags & CM_EXEC_TTY) && (frame->flags & CM_EXEC_BUILTIN))
+		return "a builtin has no terminal";
 	for (i = 0; i < head->argc; i++)
 		if (!(ret->argv[i] = string_take(&p, end)))
 			return "arguments end early";

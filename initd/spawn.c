@@ -3,7 +3,8 @@
  * From an EXEC frame to a running program. The parent makes pipes or a pty, then vforks:
  * the child borrows our memory and we stand still until it has called execve or _exit, so
  * no page tables are copied and the child may use the frame's strings where they lie.
- * What the child may touch is therefore little: system calls and its own stack.
+ * What the child may touch is therefore little: system calls and its own stack. A builtin
+ * (builtin.h) is forked instead and runs on its own copy, without any of our descriptors.
  *
  * Whether execve succeeded is told by a close-on-exec pipe: end of file is success, eight
  * bytes are an errno and a step. (Borrowed memory would do with a true vfork, but a
@@ -23,6 +24,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "initd/builtin.h"
 #include "initd/frame.h"
 #include "initd/spawn.h"
 
@@ -115,7 +117,7 @@ static int streams_open(const struct frame_exec *exec, uint16_t flags, int null_
 	return pipe_open(&s->err, &child->err, &s->err);
 }
 
-/* ---- In the child, on borrowed memory ---- */
+/* ---- In the child, on borrowed memory (but of a builtin) ---- */
 
 /* A file that the kernel cannot execute but the user may is a script for sh, as execvp
  * and shells have it. */
@@ -194,8 +196,18 @@ static int child_credentials(const struct cm_exec *head)
 	return 0;
 }
 
-static void child_run(const struct frame_exec *exec, const struct child_ends *ends,
-		      bool tty, int report_fd)
+/* Only returns when it could not begin. The report's pipe is closed with all others, which
+ * says that the program runs. */
+static int builtin_start(const struct builtin *builtin, const struct frame_exec *exec)
+{
+	signal(SIGCHLD, SIG_DFL);
+	if (syscall(SYS_close_range, 3, ~0u, 0) < 0)
+		return errno;
+	_exit(builtin_run(builtin, exec->head.argc, exec->argv));
+}
+
+static void child_run(const struct frame_exec *exec, const struct builtin *builtin,
+		      const struct child_ends *ends, bool tty, int report_fd)
 {
 	struct report report = {.step = CM_FAILED_SPAWN};
 	sigset_t none;
@@ -214,11 +226,13 @@ static void child_run(const struct frame_exec *exec, const struct child_ends *en
 		report.error = errno;
 		goto fail;
 	}
-	signal(SIGPIPE, SIG_DFL);
+	if (!builtin) /* which would rather see EPIPE */
+		signal(SIGPIPE, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	report.step = CM_FAILED_EXEC;
-	report.error = exec_search(exec->argv, exec->envp);
+	report.error = builtin ? builtin_start(builtin, exec) :
+				 exec_search(exec->argv, exec->envp);
 fail:
 	(void)!write(report_fd, &report, sizeof(report));
 	_exit(127);
@@ -241,8 +255,9 @@ static int report_read(int fd, struct report *ret)
 	return n < 0 ? errno : EIO;
 }
 
-static int child_start(const struct frame_exec *exec, const struct child_ends *ends,
-		       bool tty, pid_t *ret_pid, uint32_t *ret_step)
+static int child_start(const struct frame_exec *exec, const struct builtin *builtin,
+		       const struct child_ends *ends, bool tty, pid_t *ret_pid,
+		       uint32_t *ret_step)
 {
 	struct report report = {.step = CM_FAILED_SPAWN};
 	sigset_t all, old;
@@ -254,9 +269,9 @@ static int child_start(const struct frame_exec *exec, const struct child_ends *e
 	/* No handler of ours may run in the child. */
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &old);
-	pid = vfork();
+	pid = builtin ? fork() : vfork();
 	if (pid == 0)
-		child_run(exec, ends, tty, fds[1]);
+		child_run(exec, builtin, ends, tty, fds[1]);
 	error = pid < 0 ? errno : 0;
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	close(fds[1]);
@@ -276,14 +291,18 @@ int spawn_start(const struct frame_exec *exec, uint16_t flags, int null_fd,
 		struct spawn *ret, uint32_t *ret_step)
 {
 	struct child_ends child = {-1, -1, -1};
+	const struct builtin *builtin = NULL;
 	bool tty = flags & CM_EXEC_TTY;
 	int error;
 
+	*ret_step = CM_FAILED_EXEC;
+	if (flags & CM_EXEC_BUILTIN && !(builtin = builtin_find(exec->argv[0])))
+		return ENOENT;
 	*ret = (struct spawn){.pid = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
 	*ret_step = CM_FAILED_SPAWN;
 	error = streams_open(exec, flags, null_fd, ret, &child);
 	if (!error)
-		error = child_start(exec, &child, tty, &ret->pid, ret_step);
+		error = child_start(exec, builtin, &child, tty, &ret->pid, ret_step);
 	if (!tty) {
 		if (child.in != null_fd)
 			fd_close(&child.in);

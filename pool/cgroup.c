@@ -209,7 +209,7 @@ void cgroups_close(struct cgroups *c)
 
 /* ---- One VM's ---- */
 
-int cgroup_make(const struct cgroups *c, const char *name, uint64_t memory)
+int cgroup_make(const struct cgroups *c, const char *name, uint64_t memory, uint64_t more)
 {
 	int fd = directory_at(c->vms, name), r = 0;
 
@@ -217,7 +217,8 @@ int cgroup_make(const struct cgroups *c, const char *name, uint64_t memory)
 		return fd;
 	/* No overflow: a VM's RAM is bounded. */
 	if (c->memory)
-		r = number_write(fd, ".", "memory.max", 2 * memory + CGROUP_OVERHEAD);
+		r = number_write(fd, ".", "memory.max", 2 * memory + more +
+				 CGROUP_OVERHEAD);
 	if (r == 0 && c->pids)
 		r = number_write(fd, ".", "pids.max", CGROUP_PIDS);
 	if (r == 0)

@@ -18,7 +18,8 @@
 #define CGROUP_NAME	48
 
 /* A VM's memory.max is twice its RAM and this: while a snapshot is written, pages that change
- * are there twice; the rest is the VMM's own, and the kernel's for it. */
+ * are there twice; the rest is the VMM's own, and the kernel's for it. A held VM may have a
+ * copy of its image besides. */
 #define CGROUP_OVERHEAD		(UINT64_C(64) << 20)
 /* Threads of the VMM, processes that write snapshots, children of a fork not yet moved. */
 #define CGROUP_PIDS		256
@@ -35,8 +36,10 @@ struct cgroups {
 int cgroups_open(struct cgroups *ret, const char *name, struct err *err);
 void cgroups_close(struct cgroups *cgroups);
 
-/* Returns the new group's directory, or -errno. */
-int cgroup_make(const struct cgroups *cgroups, const char *name, uint64_t memory);
+/* memory: bytes of RAM; more: what is there beside it. Returns the new group's directory, or
+ * -errno. */
+int cgroup_make(const struct cgroups *cgroups, const char *name, uint64_t memory,
+		uint64_t more);
 int cgroup_move(const struct cgroups *cgroups, const char *name, pid_t pid);
 /* name ".": all VMs. */
 void cgroup_kill(const struct cgroups *cgroups, const char *name);

@@ -121,6 +121,8 @@ static int options_check(const struct exec_options *o, struct err *err)
 {
 	if (o->argc < 1)
 		return err_set(err, EINVAL, "no command was given");
+	if (o->builtin && o->tty)
+		return err_set(err, EINVAL, "such a command has no terminal");
 	if (o->argc > CM_EXEC_STRINGS || o->envc > CM_EXEC_STRINGS)
 		return err_set(err, E2BIG, "more than %u arguments or variables",
 			       CM_EXEC_STRINGS);
@@ -162,6 +164,7 @@ int exec_new(struct vm *vm, const struct exec_options *o, struct exec **ret_exec
 	exec->frame = payload;
 	exec->frame_len = (size_t)r;
 	exec->tty = o->tty;
+	exec->builtin = o->builtin;
 	exec->has_stdin = o->has_stdin;
 	exec->limit = o->limit;
 	snprintf(exec->command, sizeof(exec->command), "%s", o->argv[0]);
@@ -378,6 +381,10 @@ static const char *on_running(struct exec *exec, const struct frame *frame)
 	exec->in_credit = running.stdin_credit;
 	exec->tty = frame->head.flags & CM_EXEC_TTY;
 	exec->has_stdin = frame->head.flags & CM_EXEC_STDIN;
+	exec->builtin = frame->head.flags & CM_EXEC_BUILTIN;
+	/* It served a connection to the VM that this one was made of. */
+	if (exec->builtin)
+		exec_kill(exec);
 	return NULL;
 }
 
@@ -521,6 +528,18 @@ int exec_signal(struct exec *exec, uint32_t number, struct err *err)
 	return control_send(exec, CM_F_SIGNAL, &number, sizeof(number), err);
 }
 
+void exec_kill(struct exec *exec)
+{
+	if (!exec->vm)
+		return;
+	if (exec->state == EXEC_QUEUED) {
+		exec_lost(exec, "its client was gone before it could begin");
+		return;
+	}
+	exec->kill_due = true;
+	vm_pump_later(exec->vm);
+}
+
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err)
 {
 	uint16_t size[2] = { rows, columns };
@@ -577,7 +596,9 @@ static void credit_pump(struct exec *exec, int stream)
 void exec_pump(struct exec *exec)
 {
 	struct vm *vm = exec->vm;
+	uint32_t kill = SIGKILL;
 	uint16_t flags = (uint16_t)((exec->tty ? CM_EXEC_TTY : 0) |
+				    (exec->builtin ? CM_EXEC_BUILTIN : 0) |
 				    (exec->has_stdin ? CM_EXEC_STDIN : 0));
 
 	if (!vm || vm->state != VM_READY || exec->early)
@@ -590,6 +611,9 @@ void exec_pump(struct exec *exec)
 	}
 	if (exec->state == EXEC_QUEUED)
 		return;
+	if (exec->kill_due &&
+	    vm_send(vm, CM_F_SIGNAL, 0, exec->channel_id, &kill, sizeof(kill)) == 0)
+		exec->kill_due = false;
 	stdin_pump(exec);
 	credit_pump(exec, 0);
 	credit_pump(exec, 1);

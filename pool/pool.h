@@ -103,7 +103,7 @@ struct exec {
 	enum exec_state state;
 	char command[64];	/* for listings */
 	uint32_t pid;		/* in the guest */
-	bool tty, has_stdin, early;	/* early: of a snapshot, RUNNING has not come yet */
+	bool tty, has_stdin, builtin, early;	/* early: of a snapshot, RUNNING has not come yet */
 	uint8_t *frame;		/* EXEC, while queued */
 	size_t frame_len;
 
@@ -114,6 +114,7 @@ struct exec {
 	uint32_t in_credit;
 	uint32_t in_freed;	/* bytes that left `in` since the reader was told */
 	bool in_eof, in_eof_sent;
+	bool kill_due;		/* SIGKILL, as soon as the VM takes it */
 	struct exec_reader *reader;	/* one at a time */
 
 	enum exec_end end;
@@ -134,6 +135,7 @@ struct exec_options {
 	const char *cwd;
 	uint32_t uid, gid;
 	bool tty, has_stdin;
+	bool builtin;			/* argv[0] is initd's own: put, get, ... */
 	uint16_t rows, columns;
 	uint64_t timeout_ns, limit;
 };
@@ -155,6 +157,8 @@ bool exec_finished(const struct exec *exec);
 int exec_stdin(struct exec *exec, const uint8_t *data, size_t len);
 int exec_stdin_close(struct exec *exec);
 int exec_signal(struct exec *exec, uint32_t number, struct err *err);
+/* SIGKILL, however busy the VM is; what has not begun never does. */
+void exec_kill(struct exec *exec);
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err);
 /* Forgets an ended command before its time. */
 void exec_forget(struct exec *exec);

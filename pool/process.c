@@ -298,6 +298,7 @@ static int vmm_launch(struct process *p, const struct boundary_message *m, const
 	struct processes *all = p->all;
 	unsigned int image = m->flags & BOUNDARY_IMAGE;
 	FD_CLEANUP int group = -1;
+	struct stat st = { .st_size = 0 };
 	struct launch_jail jail = all->jail;
 	struct spawn_options o = {
 		.files = all->files, .image_fd = image ? fds[1] : -1, .memory = m->memory,
@@ -314,7 +315,9 @@ static int vmm_launch(struct process *p, const struct boundary_message *m, const
 		jail.gid = p->uid;
 	}
 	if (all->cgroups.vms >= 0) {
-		group = cgroup_make(&all->cgroups, p->group, m->memory);
+		if (o.hold && image)
+			fstat(fds[1], &st);
+		group = cgroup_make(&all->cgroups, p->group, m->memory, (uint64_t)st.st_size);
 		if (group < 0)
 			return err_set_errno(err, group, "cannot make a VM's control group");
 		jail.cgroup = group;
@@ -399,7 +402,7 @@ static int child_take(struct process *p, const struct boundary_message *m, pid_t
 	if (r < 0)
 		return r;
 	if (all->cgroups.vms >= 0) {
-		group = cgroup_make(&all->cgroups, p->group, m->memory);
+		group = cgroup_make(&all->cgroups, p->group, m->memory, 0);
 		r = group < 0 ? group : cgroup_move(&all->cgroups, p->group, p->pid);
 	}
 	if (r < 0)

@@ -120,6 +120,9 @@ struct cm_exec {
 /* cm_frame.flags of EXEC */
 #define CM_EXEC_TTY		0x0001	/* a new session on a new pty; STDERR stays empty */
 #define CM_EXEC_STDIN		0x0002	/* STDIN frames will come; else stdin is /dev/null */
+#define CM_EXEC_BUILTIN		0x0004	/* argv[0] names a command that initd has in itself; not
+					 * with CM_EXEC_TTY. It exits with 0 or a Linux errno,
+					 * and has then said why in one line on stderr */
 
 struct cm_running {
 	uint32_t pid;

@@ -143,8 +143,9 @@ class Client:
 
 
 class Daemon:
-    """One casemated with fake VMMs (real: the ones of the build), in a directory of its own."""
-    def __init__(self, *options, real=False, kernel='', directory=None):
+    """One casemated with fake VMMs (real: the ones of the build; guest='initd': those whose
+    guest is initd on the host, which takes root), in a directory of its own."""
+    def __init__(self, *options, real=False, kernel='', directory=None, guest=None):
         self.dir = directory or tempfile.mkdtemp(prefix='casemated-')
         os.chmod(self.dir, 0o755)
         self.path = os.path.join(self.dir, 'run', 'd.sock')
@@ -163,8 +164,12 @@ class Daemon:
         self.vmm = os.path.join(self.dir, 'vmm')
         if not os.path.lexists(self.vmm):
             os.symlink(os.path.join(BUILD, 'casemate-vmm' if real else
+                                    'tests/daemon/initd-vmm' if guest == 'initd' else
                                     'tests/daemon/fake-vmm'), self.vmm)
         argv += ['--vmm', self.vmm]
+        # Of an option that is given twice the last counts. Its VMs want to be root.
+        if guest == 'initd':
+            argv += ['--initd', os.path.join(BUILD, 'initd/initd-host'), '--vm-uids', 'none']
         if image:
             argv += ['--image', image]
         self.argv = argv + list(options)

@@ -686,7 +686,8 @@ def what_they_do(d):
 
 
 def run(function):
-    d = Daemon(*getattr(function, 'options', ()), kernel=getattr(function, 'kernel', ''))
+    d = Daemon(*getattr(function, 'options', ()), kernel=getattr(function, 'kernel', ''),
+               guest=getattr(function, 'guest', None))
     try:
         before = d.fds()
         function(d)

@@ -40,7 +40,8 @@ static void test_table(void)
 		{CM_F_RESUME, 1, 0, 8, FRAME_BAD},
 		{CM_F_EXEC, 3, 1, 26, FRAME_OK},
 		{CM_F_EXEC, 0, 1, 25, FRAME_BAD},
-		{CM_F_EXEC, 4, 1, 26, FRAME_BAD},
+		{CM_F_EXEC, 6, 1, 26, FRAME_OK},
+		{CM_F_EXEC, 8, 1, 26, FRAME_BAD},
 		{CM_F_EXEC, 0, 0, 26, FRAME_BAD},
 		{CM_F_EXEC, 0, 1, CM_FRAME_MAX, FRAME_OK},
 		{CM_F_STDIN, 0, 1, 0, FRAME_OK},
@@ -110,6 +111,11 @@ static void test_exec(void)
 	CU_ASSERT_PTR_NULL(exec.envp[2]);
 	CU_ASSERT_STRING_EQUAL(exec.cwd, "/tmp");
 	CU_ASSERT_EQUAL(exec.head.uid, 5);
+	f.flags = CM_EXEC_BUILTIN;
+	CU_ASSERT_PTR_NULL(frame_parse_exec(&f, &exec));
+	f.flags = CM_EXEC_BUILTIN | CM_EXEC_TTY;
+	CU_ASSERT_PTR_NOT_NULL(frame_parse_exec(&f, &exec));
+	f.flags = 0;
 	/* Every shorter one is malformed. */
 	for (; f.length > sizeof(head); f.length--)
 		if (f.length < sizeof(head) + sizeof(strings))

@@ -225,7 +225,7 @@ int confine_choose(const struct options *o, const char *state, struct parent *pa
 	if (r < 0)
 		return r;
 	vms_choose_groups(o, state, &p->cgroups);
-	if (geteuid() != 0)
+	if (geteuid() != 0 || o->uid_count == 0)
 		return 0;
 	vms_choose_network(o, &p->jail);
 	vms_choose_root(o, state, p->files->vmm, &p->jail);

@@ -51,7 +51,8 @@ static void usage(void)
 	     "  --image FILE      the default root image\n"
 	     "  --user NAME       of the engine, which speaks with clients and VMs, when started\n"
 	     "                    by root; default: casemate, if there is one\n"
-	     "  --vm-uids BASE:COUNT   users of VMs, likewise; default: 1879048192:65536\n"
+	     "  --vm-uids BASE:COUNT   users of VMs, likewise; default: 1879048192:65536; none:\n"
+	     "                    VMs are the daemon's user's, and nothing but the jail holds them\n"
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
 	     "  --session         end when there was no VM and no client for a while\n"
@@ -73,13 +74,17 @@ static int number_option(const char *text, uint32_t *ret)
 	return 0;
 }
 
-/* BASE:COUNT, none of them root or "no user". */
+/* BASE:COUNT, none of them root or "no user"; or none at all. */
 static int range_option(const char *text, uint32_t *ret_base, uint32_t *ret_count)
 {
 	const char *colon = strchr(text, ':');
 	uint64_t base, count;
 	char copy[16];
 
+	if (!strcmp(text, "none")) {
+		*ret_base = *ret_count = 0;
+		return 0;
+	}
 	if (!colon || colon - text >= (long)sizeof(copy))
 		return -EINVAL;
 	memcpy(copy, text, (size_t)(colon - text));
