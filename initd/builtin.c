@@ -10,6 +10,7 @@
 #define LINE_MAX_BYTES 1024
 
 static const struct builtin builtins[] = {
+	{"connect", 1, "", builtin_connect},
 	{"mkdir", 1, "mode parents", builtin_mkdir},
 };
 

@@ -32,6 +32,8 @@ int builtin_option_number(char *const *options, const char *name, unsigned int b
 			  uint64_t *ret);
 int builtin_option_yes(char *const *options, const char *name, int *ret);
 
+/* builtin_connect.c */
+int builtin_connect(char *const *args, char *const *options);
 /* builtin_file.c */
 int builtin_mkdir(char *const *args, char *const *options);
 
