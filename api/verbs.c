@@ -3,6 +3,7 @@
 #include "api/server.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/value.h"
@@ -16,7 +17,8 @@ static int verb_hello(const struct request *q)
 	answer_pair(&a, "release", "%s", CASEMATE_VERSION);
 	answer_pair(&a, "uid", "%u", q->client->uid);
 	answer_pair(&a, "role", "%s", q->client->admin ? "admin" : "operator");
-	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics");
+	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,connect,forward,"
+		    "events,metrics");
 	answer_send(&a, q->client);
 	return 0;
 }
@@ -29,7 +31,8 @@ static const struct verb verbs_base[] = {
 	{ NULL, NULL, 0, NULL, false },
 };
 
-static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_pool };
+static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_forward,
+					     verbs_pool };
 
 static int verb_help(const struct request *q)
 {
@@ -86,7 +89,7 @@ void verb_dispatch(struct client *client, const struct line *line)
 
 /* ---- What words name ---- */
 
-static bool may_see(const struct client *c, uid_t owner)
+bool client_may_see(const struct client *c, uid_t owner)
 {
 	return c->admin || c->uid == owner;
 }
@@ -95,7 +98,7 @@ struct vm *request_vm(const struct request *q, const char *name)
 {
 	struct vm *vm = pool_vm_find(q->client->server->pool, name);
 
-	if (!vm || vm->role != VM_LEASED || !may_see(q->client, vm->owner)) {
+	if (!vm || vm->role != VM_LEASED || !client_may_see(q->client, vm->owner)) {
 		fail(q, ENOENT, "there is no VM %.64s", name);
 		return NULL;
 	}
@@ -109,7 +112,7 @@ struct exec *request_exec(const struct request *q, const char *id)
 
 	if (value_number(id, UINT64_MAX, &number) == 0)
 		exec = pool_exec_find(q->client->server->pool, number);
-	if (!exec || !may_see(q->client, exec->owner)) {
+	if (!exec || !client_may_see(q->client, exec->owner)) {
 		fail(q, ENOENT, "there is no command %.24s, or it ended long ago", id);
 		return NULL;
 	}
@@ -210,6 +213,23 @@ int option_bool(const struct request *q, const char *name, bool *ret)
 
 	if (text && value_bool(text, ret) < 0)
 		return fail(q, EINVAL, "%s wants yes or no, not %.40s", name, text);
+	return 0;
+}
+
+int option_user(const struct request *q, uint32_t *ret_uid, uint32_t *ret_gid)
+{
+	const char *text = option(q, "user");
+	unsigned int uid, gid;
+	int used = 0;
+
+	if (!text)
+		return 0;
+	if (sscanf(text, "%9u%n", &uid, &used) == 1 && !text[used])
+		gid = uid;
+	else if (sscanf(text, "%9u:%9u%n", &uid, &gid, &used) != 2 || text[used])
+		return fail(q, EINVAL, "user wants UID or UID:GID, not %.40s", text);
+	*ret_uid = uid;
+	*ret_gid = gid;
 	return 0;
 }
 

@@ -133,6 +133,21 @@ static void stdin_credit_tell(struct attachment *at)
 	at->exec->in_freed = 0;
 }
 
+/* Of a connection only: its two ways end by themselves, and a command's end tells all. */
+static void stdout_end_tell(struct attachment *at)
+{
+	const struct exec_stream *s = &at->exec->out[0];
+	struct answer a;
+
+	if (!at->connection || !s->eof || s->sent != s->end)
+		return;
+	at->connection = false;
+	stream_line(&a, at);
+	answer_word(&a, "stdout-end");
+	answer_pair(&a, "at", "%" PRIu64, s->end);
+	answer_send(&a, at->client);
+}
+
 static void end_tell(struct attachment *at)
 {
 	struct answer a;
@@ -159,13 +174,13 @@ void streams_pump(struct client *c)
 		if (c->out.len >= OUT_HIGH || c->cut)
 			return;
 		stdin_credit_tell(at);
+		stdout_end_tell(at);
 		if (exec_finished(at->exec))
 			end_tell(at);
 	}
 }
 
-/* Returns NULL when the request was answered. */
-static struct attachment *attach(const struct request *q, struct exec *exec)
+struct attachment *attachment_new(const struct request *q, struct exec *exec)
 {
 	struct client *c = q->client;
 	struct attachment *at;
@@ -203,6 +218,21 @@ static void attach_to(struct attachment *at, struct exec *exec)
 	list_add_tail(&at->client->attached, &at->link);
 	at->client->attached_count++;
 	client_turn_later(at->client);
+}
+
+static void exec_reply(const struct request *q, const struct exec *exec)
+{
+	struct answer a;
+
+	answer_begin(&a, "+", q->line->tag);
+	answer_pair(&a, "exec", "%" PRIu64, exec->id);
+	answer_send(&a, q->client);
+}
+
+void attachment_begin(const struct request *q, struct attachment *at, struct exec *exec)
+{
+	exec_reply(q, exec);
+	attach_to(at, exec);
 }
 
 /* ---- exec ---- */
@@ -244,23 +274,6 @@ static int words_sort(const struct request *q, struct exec_words *w)
 	return 0;
 }
 
-static int user_read(const struct request *q, struct exec_options *o)
-{
-	const char *text = option(q, "user");
-	unsigned int uid, gid;
-	int used = 0;
-
-	if (!text)
-		return 0;
-	if (sscanf(text, "%9u%n", &uid, &used) == 1 && !text[used])
-		gid = uid;
-	else if (sscanf(text, "%9u:%9u%n", &uid, &gid, &used) != 2 || text[used])
-		return fail(q, EINVAL, "user wants UID or UID:GID, not %.40s", text);
-	o->uid = uid;
-	o->gid = gid;
-	return 0;
-}
-
 static int size_read(const struct request *q, const char *text, uint16_t *ret_rows,
 		     uint16_t *ret_columns)
 {
@@ -284,7 +297,7 @@ static int exec_options_read(const struct request *q, struct exec_options *o,
 	o->cwd = option(q, "cwd");
 	o->tty = pty != NULL;
 	if (r == 0)
-		r = user_read(q, o);
+		r = option_user(q, &o->uid, &o->gid);
 	if (r == 0)
 		r = option_bool(q, "stdin", &o->has_stdin);
 	if (r == 0 && pty)
@@ -308,7 +321,6 @@ static int verb_exec(const struct request *q)
 	struct err err = ERR_INIT;
 	bool detach = false, bound = false;
 	struct exec *exec;
-	struct answer a;
 	struct vm *vm;
 	int r = words_sort(q, &words);
 
@@ -320,7 +332,7 @@ static int verb_exec(const struct request *q)
 	if (!vm)
 		return -ENOENT;
 	if (!detach) {
-		at = attach(q, NULL);
+		at = attachment_new(q, NULL);
 		if (!at)
 			return -EBUSY;
 		at->bound = bound;
@@ -335,11 +347,10 @@ static int verb_exec(const struct request *q)
 		reply_err(q->client, q->line->tag, &err);
 		return r;
 	}
-	answer_begin(&a, "+", q->line->tag);
-	answer_pair(&a, "exec", "%" PRIu64, exec->id);
-	answer_send(&a, q->client);
 	if (at)
-		attach_to(at, exec);
+		attachment_begin(q, at, exec);
+	else
+		exec_reply(q, exec);
 	return 0;
 }
 
@@ -358,7 +369,7 @@ static int verb_attach(const struct request *q)
 	    option_number(q, "stdout", UINT64_MAX, &from[0]) < 0 ||
 	    option_number(q, "stderr", UINT64_MAX, &from[1]) < 0)
 		return -EINVAL;
-	at = attach(q, exec);
+	at = attachment_new(q, exec);
 	if (!at)
 		return -EBUSY;
 	if (option_bool(q, "bound", &at->bound) < 0) {

@@ -231,6 +231,8 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	vm_timer_update(vm);
 	waiters_call(&exec->waiters, exec, NULL);
 	reader_call(exec);
+	if (exec->dropped)
+		exec_forget(exec);
 	ended_trim(pool);
 }
 
@@ -338,6 +340,7 @@ static const char *on_output(struct exec *exec, const struct frame *frame)
 		return "output after its end";
 	if (n == 0) {
 		s->eof = true;
+		reader_call(exec);
 		return NULL;
 	}
 	if (exec->early ? n > CM_CREDIT_INITIAL - (s->end - s->sent) : n > s->credit)
@@ -381,6 +384,9 @@ static const char *on_running(struct exec *exec, const struct frame *frame)
 	exec->tty = frame->head.flags & CM_EXEC_TTY;
 	exec->has_stdin = frame->head.flags & CM_EXEC_STDIN;
 	exec->builtin = frame->head.flags & CM_EXEC_BUILTIN;
+	/* It served a client of the VM that this one is a copy of. */
+	if (exec->builtin)
+		exec_drop(exec);
 	return NULL;
 }
 
@@ -496,6 +502,13 @@ int exec_stdin(struct exec *exec, const uint8_t *data, size_t len)
 	return 0;
 }
 
+size_t exec_stdin_room(const struct exec *exec)
+{
+	if (!exec->vm || !exec->has_stdin || exec->in_eof)
+		return 0;
+	return exec->in.data ? buf_space(&exec->in) : CM_CREDIT_INITIAL;
+}
+
 int exec_stdin_close(struct exec *exec)
 {
 	if (!exec->vm || !exec->has_stdin || exec->in_eof)
@@ -522,6 +535,28 @@ int exec_signal(struct exec *exec, uint32_t number, struct err *err)
 	if (number < 1 || number > 64)
 		return err_set(err, EINVAL, "a signal is a number from 1 to 64");
 	return control_send(exec, CM_F_SIGNAL, &number, sizeof(number), err);
+}
+
+void exec_signal_due(struct exec *exec, uint32_t number)
+{
+	if (!exec->vm)
+		return;
+	if (exec->state == EXEC_QUEUED && number == SIGKILL) {
+		exec_lost(exec, "it was killed before it could begin");
+		return;
+	}
+	if (exec->signal_due != SIGKILL)
+		exec->signal_due = number;
+	vm_pump_later(exec->vm);
+}
+
+void exec_drop(struct exec *exec)
+{
+	exec->dropped = true;
+	if (exec->state == EXEC_ENDED)
+		exec_forget(exec);
+	else
+		exec_signal_due(exec, SIGKILL);
 }
 
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err)
@@ -594,6 +629,10 @@ void exec_pump(struct exec *exec)
 	}
 	if (exec->state == EXEC_QUEUED)
 		return;
+	if (exec->signal_due &&
+	    vm_send(vm, CM_F_SIGNAL, 0, exec->channel_id, &exec->signal_due,
+		    sizeof(exec->signal_due)) == 0)
+		exec->signal_due = 0;
 	stdin_pump(exec);
 	credit_pump(exec, 0);
 	credit_pump(exec, 1);

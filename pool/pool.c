@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/time.h"
+#include "pool/forward.h"
 
 #define MS	UINT64_C(1000000)
 
@@ -76,6 +77,7 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 	list_init(&pool->templates);
 	list_init(&pool->observers);
 	timer_init(&pool->ended_timer, on_ended_timer);
+	listener_clean(state_dir);
 	/* Forked VMs whose VMM is gone become our children. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	return children_watch(pool, err);
@@ -116,9 +118,14 @@ void pool_kill_all(struct pool *pool, const char *cause, const char *reason)
 
 void pool_unbind(struct pool *pool, const void *bound)
 {
+	struct forward *f;
 	struct vm *vm;
 
 	list_for_each(vm, &pool->vms, struct vm, link) {
+		list_for_each(f, &vm->forwards, struct forward, link) {
+			if (f->bound == bound)
+				forward_end(f, "the connection it was bound to is gone");
+		}
 		if (vm->bound == bound) {
 			vm->bound = NULL;
 			vm_kill(vm, "unbound", NULL, "the connection it was bound to is gone");
@@ -256,7 +263,7 @@ static void metric_histogram(FILE *to, const char *name, const char *help,
 static void metrics_write(struct pool *pool, FILE *to)
 {
 	const struct pool_stats *s = &pool->stats;
-	uint64_t states[3] = { 0 }, roles[3] = { 0 }, execs = 0;
+	uint64_t states[3] = { 0 }, roles[3] = { 0 }, execs = 0, forwards = 0;
 	struct template *t;
 	struct vm *vm;
 
@@ -264,6 +271,7 @@ static void metrics_write(struct pool *pool, FILE *to)
 		states[vm->state]++;
 		roles[vm->role]++;
 		execs += vm->exec_count;
+		forwards += vm->forward_count;
 	}
 	metric(to, "vms_starting", "gauge", "VMs that are starting", states[VM_STARTING]);
 	metric(to, "vms_ready", "gauge", "VMs that take commands", states[VM_READY]);
@@ -276,6 +284,9 @@ static void metrics_write(struct pool *pool, FILE *to)
 	metric(to, "vms_failed_total", "counter", "VMs that never got ready", s->vms_failed);
 	metric(to, "execs_total", "counter", "commands begun", s->execs);
 	metric(to, "execs_ended_total", "counter", "commands ended", s->execs_ended);
+	metric(to, "forwards", "gauge", "forwards of ports", forwards);
+	metric(to, "forward_connections_total", "counter", "connections of forwards",
+	       s->connections);
 	metric(to, "forks_total", "counter", "VMs made by fork", s->forks);
 	metric(to, "snapshots_total", "counter", "snapshots saved", s->snapshots);
 	metric(to, "leases_total", "counter", "VMs asked of templates", s->leases);

@@ -112,6 +112,8 @@ struct exec {
 	uint32_t in_credit;
 	uint32_t in_freed;	/* bytes that left `in` since the reader was told */
 	bool in_eof, in_eof_sent;
+	uint32_t signal_due;	/* to be sent as soon as there is room */
+	bool dropped;		/* forgotten when it ends */
 	struct exec_reader *reader;	/* one at a time */
 
 	enum exec_end end;
@@ -152,8 +154,13 @@ bool exec_finished(const struct exec *exec);
 
 /* -ENOBUFS: more than there is room for, and nothing taken; -EPIPE: no stdin any more. */
 int exec_stdin(struct exec *exec, const uint8_t *data, size_t len);
+size_t exec_stdin_room(const struct exec *exec);
 int exec_stdin_close(struct exec *exec);
 int exec_signal(struct exec *exec, uint32_t number, struct err *err);
+/* The same, for one who does not wait for room. */
+void exec_signal_due(struct exec *exec, uint32_t number);
+/* By its reader, which leaves it: kills it if it runs, and forgets it. */
+void exec_drop(struct exec *exec);
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err);
 /* Forgets an ended command before its time. */
 void exec_forget(struct exec *exec);
@@ -207,6 +214,8 @@ struct vm {
 	struct frame_decoder decoder;
 	struct list execs;
 	uint32_t exec_count, channel_ids;
+	struct list forwards;		/* forward.h */
+	uint32_t forward_count;
 	struct list requests;
 
 	uint64_t created_ns, idle_since_ns;
@@ -330,7 +339,7 @@ void pool_histogram_add(struct pool_histogram *histogram, uint64_t ns);
 
 struct pool_stats {
 	uint64_t vms_created, vms_ended, vms_failed, execs, execs_ended, forks, snapshots,
-		 leases, lease_hits;
+		 leases, lease_hits, connections;
 	struct pool_histogram create, exec_start;
 };
 
@@ -343,7 +352,7 @@ struct pool {
 	struct list vms, ended, templates, observers;
 	uint32_t vm_count, ended_count, template_count;
 	uint64_t vm_memory;		/* guest RAM of all but held ones */
-	uint64_t vm_numbers, exec_ids;
+	uint64_t vm_numbers, exec_ids, forward_ids;
 	bool draining;
 	struct pool_event events[POOL_EVENTS];
 	uint64_t event_seq;

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 
-from client import BUILD, SCALE, Client, Daemon, Refused, eventually
+from client import BUILD, LIMIT, SCALE, Client, Daemon, Refused, eventually
 
 CASEMATE = os.path.join(BUILD, 'casemate')
 WINDOW = 262144
@@ -676,7 +676,7 @@ def run(function):
     try:
         before = d.fds()
         function(d)
-        if d.process.poll() is None and function is not case_daemon_killed:
+        if d.process.poll() is None and function.__name__ != 'case_daemon_killed':
             c = d.client()
             for t in c.ask('template list').items:
                 c.ask(f'template remove {t["template"]}')
@@ -710,8 +710,8 @@ def run(function):
         d.stop()
 
 
-def main():
-    cases = {k[5:]: v for k, v in globals().items() if k.startswith('case_')}
+def main(names):
+    cases = {k[5:]: v for k, v in names.items() if k.startswith('case_')}
     chosen = sys.argv[1:] or list(cases)
     print(f'1..{len(chosen)}')
     bad = 0
@@ -729,4 +729,4 @@ def main():
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(main(globals()))

@@ -36,7 +36,7 @@ struct options {
 	const char *socket, *state, *group;
 	const char *vmm, *kernel, *initd, *image;
 	struct pool_limits limits;
-	bool session, verbose, help;
+	bool session, verbose, help, forward_any;
 	uint64_t session_idle_ns;
 	int ready_fd;
 };
@@ -70,6 +70,7 @@ static const struct option known[] = {
 	{ "max-execs", required_argument, NULL, 'e' },
 	{ "total-vms", required_argument, NULL, 'N' },
 	{ "total-mem", required_argument, NULL, 'M' },
+	{ "forward-any", no_argument, NULL, 'a' },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -86,6 +87,7 @@ static void usage(void)
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
 	     "  --session         end when there is no VM and no client (--session-idle TIME)\n"
+	     "  --forward-any     let admins forward from other than loopback addresses\n"
 	     "  --verbose         say events on stderr\n"
 	     "  --vmm, --kernel, --initd FILE   use these instead of those beside casemated\n"
 	     "docs/PROTOCOL.md describes what it speaks; casemate doctor looks for trouble.");
@@ -122,6 +124,7 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	case 'e': r = number_option(optarg, &o->limits.owner_execs); break;
 	case 'N': r = number_option(optarg, &o->limits.total_vms); break;
 	case 'M': r = value_size(optarg, &o->limits.total_memory); break;
+	case 'a': o->forward_any = true; break;
 	case 'v': o->verbose = true; break;
 	case 'h': o->help = true; break;
 	default:
@@ -377,6 +380,7 @@ static int daemon_begin(struct daemon *d, struct err *err)
 	if (d->listener < 0)
 		r = socket_make(d, err);
 	d->server.session = o->session;
+	d->server.forward_any = o->forward_any;
 	d->server.session_idle_ns = o->session_idle_ns;
 	if (r == 0)
 		r = server_init(&d->server, &d->loop, &d->pool, d->listener, err);
