@@ -364,7 +364,7 @@ static void on_retry(struct timer *timer)
 static int forward_begin(struct forward *f, const struct forward_options *o, struct err *err)
 {
 	struct pool *pool = f->vm->pool;
-	int r = listener_open(&f->listener, o->listen, pool->state_dir, f->id, err);
+	int r = listener_open(&f->listener, o->listen, pool->notes, f->id, err);
 
 	if (r < 0)
 		return r;

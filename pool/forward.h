@@ -30,7 +30,7 @@
 struct listener {
 	int fd;
 	char address[FORWARD_TEXT_MAX];	/* unix:PATH or tcp:ADDRESS:PORT, as it came to be */
-	const char *state_dir;
+	int notes;			/* the directory of records; not owned */
 	uint64_t record;		/* number of its record there, 0: none */
 	dev_t dev;			/* of the socket at PATH */
 	ino_t ino;
@@ -42,12 +42,12 @@ enum listen_kind { LISTEN_UNIX, LISTEN_LOOPBACK, LISTEN_ANY };
  * port 0 is any. *ret_port: of TCP. Returns an enum listen_kind, or -EINVAL with err set. */
 int listener_parse(const char *text, uint16_t *ret_port, struct err *err);
 /* Opens it. A socket in the file system has mode 0600, and takes no name that exists; it is
- * noted in state_dir (NULL: nowhere) under the number `record`. Returns 0 or -errno. */
-int listener_open(struct listener *listener, const char *text, const char *state_dir,
-		  uint64_t record, struct err *err);
+ * noted in the directory `notes` (-1: nowhere) under the number `record`. Returns 0 or -errno. */
+int listener_open(struct listener *listener, const char *text, int notes, uint64_t record,
+		  struct err *err);
 void listener_close(struct listener *listener);
 /* Removes the sockets that an earlier daemon has left. Returns how many. */
-int listener_clean(const char *state_dir);
+int listener_clean(int notes);
 
 /* ---- Forwards ---- */
 

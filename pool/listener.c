@@ -3,7 +3,7 @@
  * Sockets that listen on the host for a forward; see forward.h.
  *
  * One in the file system is removed by whoever made it, and only while it is the same: by
- * device and inode. For a daemon that was killed, the record `forward-N` in the state directory
+ * device and inode. For a daemon that was killed, the record `forward-N` in a directory of notes
  * says where that was; the next one removes a socket that is the recorded one and at which
  * nobody listens any more.
  */
@@ -120,30 +120,24 @@ static void record_name(char *name, size_t size, uint64_t number)
 
 static void record_drop(struct listener *l)
 {
-	FD_CLEANUP int dir = -1;
 	char name[48];
 
 	if (!l->record)
 		return;
-	dir = open(l->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	record_name(name, sizeof(name), l->record);
-	if (dir >= 0)
-		unlinkat(dir, name, 0);
+	unlinkat(l->notes, name, 0);
 	l->record = 0;
 }
 
 /* A record that cannot be written is a loss for the next daemon, not for this one. */
 static void record_make(struct listener *l, const char *path, uint64_t number)
 {
-	FD_CLEANUP int dir = -1, fd = -1;
+	FD_CLEANUP int fd = -1;
 	char name[48], text[FORWARD_TEXT_MAX + 64];
 	int n;
 
-	if (!l->state_dir)
-		return;
-	dir = open(l->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	record_name(name, sizeof(name), number);
-	fd = dir < 0 ? -1 : openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = l->notes < 0 ? -1 : openat(l->notes, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
 	n = snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %s", (uint64_t)l->dev,
@@ -190,9 +184,10 @@ static int leftover_remove(int dir, const char *name)
 	return unlink(text + at) == 0;
 }
 
-int listener_clean(const char *state_dir)
+int listener_clean(int notes)
 {
-	DIR *d = state_dir ? opendir(state_dir) : NULL;
+	int fd = notes < 0 ? -1 : openat(notes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
 	int count = 0;
 
@@ -245,14 +240,14 @@ static int address_bind(int fd, const struct address *a, const char *text, struc
 	return r < 0 ? err_set_errno(err, r, "cannot listen at %s", text) : 0;
 }
 
-int listener_open(struct listener *l, const char *text, const char *state_dir,
-		  uint64_t record, struct err *err)
+int listener_open(struct listener *l, const char *text, int notes, uint64_t record,
+		  struct err *err)
 {
 	struct address a;
 	int kind = address_parse(text, &a, err), r;
 	struct stat st;
 
-	*l = (struct listener){ .fd = -1, .state_dir = state_dir };
+	*l = (struct listener){ .fd = -1, .notes = notes };
 	if (kind < 0)
 		return kind;
 	l->fd = socket(a.to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

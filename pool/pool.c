@@ -3,6 +3,7 @@
 #include "pool/pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -71,13 +72,16 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 	      const char *state_dir, struct err *err)
 {
 	*pool = (struct pool){ .loop = loop, .limits = *limits, .state_dir = state_dir,
-			       .self = getuid(), .children_fd = -1 };
+			       .self = getuid(), .children_fd = -1,
+			       .notes = -1 };
 	list_init(&pool->vms);
 	list_init(&pool->ended);
 	list_init(&pool->templates);
 	list_init(&pool->observers);
 	timer_init(&pool->ended_timer, on_ended_timer);
-	listener_clean(state_dir);
+	if (state_dir)
+		pool->notes = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	listener_clean(pool->notes);
 	/* Forked VMs whose VMM is gone become our children. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	return children_watch(pool, err);
@@ -97,6 +101,7 @@ void pool_done(struct pool *pool)
 	timer_set(pool->loop, &pool->ended_timer, 0);
 	watch_remove(pool->loop, &pool->children);
 	pool->children_fd = fd_close(pool->children_fd);
+	pool->notes = fd_close(pool->notes);
 }
 
 void pool_drain(struct pool *pool)

@@ -348,6 +348,7 @@ struct pool {
 	struct spawn_programs programs;
 	struct pool_limits limits;
 	const char *state_dir;		/* NULL: nothing is recorded */
+	int notes;			/* the same, open: for forwards; or -1 */
 	uid_t self;
 	struct list vms, ended, templates, observers;
 	uint32_t vm_count, ended_count, template_count;

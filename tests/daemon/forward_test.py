@@ -14,7 +14,7 @@ import time
 
 import daemon_test
 from client import SCALE, Refused, eventually
-from daemon_test import LIMIT, Skip
+from daemon_test import CASEMATE, LIMIT, Skip
 
 PIECE = 4096
 
@@ -533,6 +533,49 @@ def case_churn(d):
     c = d.client()
     eventually(lambda: not c.ask('list').items, 'VMs are left')
     assert not [n for n in os.listdir(d.dir) if n.startswith('s') and n != 'snap'], 'sockets'
+
+
+def case_command(d):
+    """casemate connect and casemate forward."""
+    env = dict(os.environ, CASEMATE_SOCKET=d.path)
+
+    def casemate(*argv, status=0, stdin=b''):
+        p = subprocess.run([CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, env=env, timeout=30 * SCALE)
+        assert p.returncode == status, f'{argv}: {p.returncode}, {p.stderr}'
+        return p.stdout, p.stderr
+    casemate('run', '--keep', 'a', '--', 'echo', 'x')
+    data = random.randbytes(2000000)
+    assert casemate('connect', 'a', 'unix:/echo', stdin=data)[0] == data
+    assert b'cannot connect' in casemate('connect', 'a', 'unix:/nobody', status=111)[1]
+    casemate('connect', 'a', 'nonsense', status=125)
+    # The guest's end of its way is seen while stdin is open.
+    p = subprocess.Popen([CASEMATE, 'connect', 'a', 'unix:/banner'], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, env=env)
+    assert p.stdout.read() == b'banner'
+    assert p.poll() is None
+    p.stdin.close()
+    assert p.wait(LIMIT) == 0
+    p.stdout.close()
+    # In the foreground: says where, ends with ^C or the VM.
+    for how in 'INT', 'kill', 'socket':
+        path = os.path.join(d.dir, 's')
+        listen = f'unix:{path}' if how == 'socket' else 'tcp:0'
+        p = subprocess.Popen([CASEMATE, 'forward', 'a', listen, 'unix:/echo'],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        address = p.stdout.readline().decode().strip()
+        assert talk(address, b'hello') == b'hello', address
+        if how == 'kill':
+            casemate('kill', 'a')
+        else:
+            p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=LIMIT)
+        assert p.returncode == (125 if how == 'kill' else 130), (p.returncode, err)
+        assert (b'asked for it' in err) == (how == 'kill'), err
+        assert not os.path.exists(path)
+        if how == 'kill':
+            casemate('run', '--keep', 'a', '--', 'echo', 'x')
+    assert not d.client().ask('forwards').items
 
 
 if __name__ == '__main__':

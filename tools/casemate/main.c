@@ -28,6 +28,10 @@ static const struct {
 	{ "run", cmd_run, "run a command in a VM of its own" },
 	{ "image", cmd_image, "build a root image" },
 	{ "exec", cmd_exec, "run a command in a VM that was kept" },
+	{ "connect", cmd_connect, "a connection into a VM, as stdin and stdout" },
+	{ "forward", cmd_forward, "let a socket of the host lead into a VM" },
+	{ "forwards", cmd_forwards, "list the forwards" },
+	{ "unforward", cmd_unforward, "end a forward" },
 	{ "ls", cmd_ls, "list the VMs that were kept" },
 	{ "kill", cmd_kill, "end VMs" },
 	{ "fork", cmd_fork, "make copies of a running VM" },
@@ -58,7 +62,7 @@ static void help(FILE *to)
 {
 	fprintf(to, "usage: casemate VERB [options]; casemate VERB --help says more\n");
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+		fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].help);
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs that ask casemated: exec, ls, kill, snapshot, restore, fork, template, pool,
+ * The verbs that ask casemated: exec, connect, forward, ls, kill, snapshot, restore, fork, template, pool,
  * events, metrics, stop. Each turns its words into one request (docs/PROTOCOL.md), which the
  * daemon checks, and shows the answer. Options NAME VALUE of theirs are the protocol's
  * NAME=VALUE; tables say which there are.
@@ -22,7 +22,7 @@ struct option_rule {
 
 struct words {
 	const char *socket;
-	bool json, tty;
+	bool json, tty, detach;
 	const char *output, *keep;
 	const char *words[WORDS_MAX];	/* of the request, made here */
 	unsigned int count;
@@ -62,6 +62,8 @@ static void own_option(struct words *w, const char *option, const char *value)
 		w->json = true;
 	else if (!strcmp(option, "--tty"))
 		w->tty = true;
+	else if (!strcmp(option, "--detach"))
+		w->detach = true;
 	else if (!strcmp(option, "--keep"))
 		w->keep = value;
 	else
@@ -178,14 +180,123 @@ int cmd_exec(int argc, char **argv)
 	return end(c, session_exec(c, w.rest[0], w.command, w.words, w.tty));
 }
 
-/* ---- ls ---- */
-
 static void column(const struct casemate *c, size_t item, const char *name, int width)
 {
 	const char *value = casemate_item_value(c, item, name);
 
 	printf("%-*s ", width, value ? value : "-");
 }
+
+/* ---- connect, forward ---- */
+
+int cmd_connect(int argc, char **argv)
+{
+	static const struct option_rule rules[] = {
+		{ "--user", "user=", 'v' }, { "--timeout", "timeout=", 'v' }, SOCKET, END,
+	};
+	static struct words w;
+	struct casemate *c;
+	int status;
+
+	if (!begin(&w, rules, argc, argv, 2, 2, false, "connect [--user UID[:GID]] "
+		   "[--timeout TIME] NAME unix:PATH|tcp:PORT", &c, &status))
+		return status;
+	return end(c, session_connect(c, w.rest[0], w.rest[1], w.words));
+}
+
+/* A path of ours from here on, not from where the daemon is. */
+static int listen_absolute(const char *listen, char *ret, size_t size)
+{
+	char path[PATH_MAX];
+
+	if (strncmp(listen, "unix:", 5)) {
+		snprintf(ret, size, "%s", listen);
+		return 0;
+	}
+	if (session_path(listen + 5, path))
+		return EXIT_CASEMATE;
+	if (snprintf(ret, size, "unix:%s", path) >= (int)size)
+		return casemate_fail("%s is too long a path", path);
+	return 0;
+}
+
+int cmd_forward(int argc, char **argv)
+{
+	static const struct option_rule rules[] = {
+		{ "--user", "user=", 'v' }, { "--detach", "", 'y' }, SOCKET, END,
+	};
+	static struct words w;
+	unsigned long long id;
+	struct casemate *c;
+	char listen[PATH_MAX];
+	int status;
+
+	if (!begin(&w, rules, argc, argv, 3, 3, false, "forward [--user UID[:GID]] [--detach] "
+		   "NAME unix:PATH|tcp:[ADDRESS:]PORT unix:PATH|tcp:PORT (on the host, and in "
+		   "the VM)", &c, &status))
+		return status;
+	status = listen_absolute(w.rest[1], listen, sizeof(listen));
+	if (status == 0 && !w.detach)
+		status = word_add(&w, "bound=", "yes");
+	if (status == 0 &&
+	    casemate_forward(c, w.rest[0], listen, w.rest[2], w.words, &id))
+		status = session_fail(c);
+	if (status)
+		return end(c, status);
+	if (!w.detach)
+		return end(c, session_forward(c));
+	printf("%llu %s\n", id, casemate_value(c, "listen"));
+	return end(c, 0);
+}
+
+int cmd_forwards(int argc, char **argv)
+{
+	static const struct option_rule rules[] = {
+		{ "--json", "", 'y' }, SOCKET, END,
+	};
+	static struct words w;
+	struct casemate *c;
+	int status;
+
+	if (!begin(&w, rules, argc, argv, 0, 1, false, "forwards [--json] [NAME]", &c, &status))
+		return status;
+	status = ask(c, &w, "forwards", w.rest_count ? w.rest[0] : NULL, NULL);
+	if (status)
+		return end(c, status);
+	if (w.json) {
+		session_json(c, stdout);
+		return end(c, 0);
+	}
+	printf("%-7s %-20s %-28s %-28s %-5s %-8s %-6s %s\n", "FORWARD", "VM", "LISTEN",
+	       "TARGET", "OPEN", "ACCEPTED", "FAILED", "TROUBLE");
+	for (size_t i = 0; i < casemate_items(c); i++) {
+		const char *trouble = casemate_item_value(c, i, "trouble");
+
+		column(c, i, "forward", 7);
+		column(c, i, "vm", 20);
+		column(c, i, "listen", 28);
+		column(c, i, "target", 28);
+		column(c, i, "connections", 5);
+		column(c, i, "accepted", 8);
+		column(c, i, "failed", 6);
+		printf("%s\n", trouble ? trouble : "");
+	}
+	return end(c, 0);
+}
+
+int cmd_unforward(int argc, char **argv)
+{
+	static const struct option_rule rules[] = { SOCKET, END };
+	static struct words w;
+	struct casemate *c;
+	int status;
+
+	if (!begin(&w, rules, argc, argv, 1, 1, false, "unforward FORWARD", &c, &status))
+		return status;
+	return end(c, ask(c, &w, "unforward", w.rest[0], NULL));
+}
+
+/* ---- ls ---- */
 
 int cmd_ls(int argc, char **argv)
 {
