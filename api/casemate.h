@@ -58,6 +58,8 @@ const char *casemate_code(const struct casemate *c);
 const char *casemate_message(const struct casemate *c);
 const char *casemate_hint(const struct casemate *c);
 const char *casemate_value(const struct casemate *c, const char *name);
+/* Word number n of the last answer as it is (NAME=VALUE), or NULL behind the last. */
+const char *casemate_word(const struct casemate *c, size_t n);
 /* The bytes that came with the answer (metrics). */
 const void *casemate_chunk(const struct casemate *c, size_t *ret_len);
 
@@ -124,6 +126,8 @@ struct casemate_event {
  * those in *ret: casemate_event_value(). */
 int casemate_next(struct casemate *c, struct casemate_event *ret, int timeout_ms);
 const char *casemate_event_value(const struct casemate *c, const char *name);
+/* Word number n of what casemate_next() gave last, or NULL behind the last. */
+const char *casemate_event_word(const struct casemate *c, size_t n);
 
 #ifdef __cplusplus
 }

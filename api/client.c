@@ -223,6 +223,11 @@ static const char *kept_value(const struct kept *k, const char *name)
 	return NULL;
 }
 
+static const char *kept_word(const struct kept *k, size_t n)
+{
+	return k && n + 1 < k->count ? k->words[n + 1] : NULL;
+}
+
 static int answer_take(struct casemate *c, struct kept *k)
 {
 	const char *hint = kept_value(k, "hint");
@@ -357,6 +362,11 @@ API const char *casemate_value(const struct casemate *c, const char *name)
 	return kept_value(c->answer, name);
 }
 
+API const char *casemate_word(const struct casemate *c, size_t n)
+{
+	return kept_word(c->answer, n);
+}
+
 API const void *casemate_chunk(const struct casemate *c, size_t *ret_len)
 {
 	*ret_len = c->answer ? c->answer->chunk_len : 0;
@@ -384,9 +394,7 @@ API const char *casemate_item_value(const struct casemate *c, size_t item, const
 
 API const char *casemate_item_word(const struct casemate *c, size_t item, size_t n)
 {
-	const struct kept *k = item_find(c, item);
-
-	return k && n + 1 < k->count ? k->words[n + 1] : NULL;
+	return kept_word(item_find(c, item), n);
 }
 
 /* ---- Commands ---- */
@@ -606,4 +614,9 @@ API int casemate_next(struct casemate *c, struct casemate_event *ret, int timeou
 API const char *casemate_event_value(const struct casemate *c, const char *name)
 {
 	return kept_value(c->given, name);
+}
+
+API const char *casemate_event_word(const struct casemate *c, size_t n)
+{
+	return kept_word(c->given, n);
 }

@@ -87,7 +87,7 @@ struct attachment {
 	struct exec *exec;
 	char tag[LINE_TAG_MAX + 1];
 	bool windowed, bound;
-	bool connection;		/* whose end of stdout is to be told */
+	bool end_told;			/* of stdout */
 	uint64_t window;		/* bytes that may be sent */
 };
 
@@ -151,8 +151,8 @@ struct verb {
 	bool chunk;				/* takes one */
 };
 
-extern const struct verb verbs_vm[], verbs_exec[], verbs_pool[], verbs_forward[];
-						/* name NULL: end */
+extern const struct verb verbs_vm[], verbs_exec[], verbs_file[], verbs_forward[],
+	verbs_pool[];	/* name NULL: end */
 
 void verb_dispatch(struct client *client, const struct line *line);
 
@@ -165,22 +165,21 @@ int option_size(const struct request *q, const char *name, uint64_t *ret);
 int option_time(const struct request *q, const char *name, uint64_t *ret);
 int option_number(const struct request *q, const char *name, uint64_t max, uint64_t *ret);
 int option_bool(const struct request *q, const char *name, bool *ret);
-/* user=UID[:GID] */
-int option_user(const struct request *q, uint32_t *ret_uid, uint32_t *ret_gid);
 /* Options are NAME=VALUE of the given names (one string, separated by blanks), up to "--". */
 int options_known(const struct request *q, size_t from, const char *names);
 const char *option(const struct request *q, const char *name);
 /* A path: only for those who may read what the daemon may. */
 int option_path(const struct request *q, const char *name, const char **ret);
 
+/* user=UID[:GID] */
+int option_user(const struct request *q, struct exec_options *o);
+
+/* Starts a command and answers with its number; attaches it to the connection, with window=,
+ * unless it is to be left alone. bound: it is killed when the connection ends. */
+int exec_start(const struct request *q, struct vm *vm, const struct exec_options *o,
+	       bool detach, bool bound);
 bool client_may_see(const struct client *client, uid_t owner);
 
-/* For a command that is about to be made (exec NULL), or is there. NULL: the request was
- * answered. */
-struct attachment *attachment_new(const struct request *q, struct exec *exec);
-/* Answers with the new command's number; its streams follow. */
-void attachment_begin(const struct request *q, struct attachment *attachment,
-		      struct exec *exec);
 void streams_pump(struct client *client);
 void attachments_drop(struct client *client);
 void attachment_free(struct attachment *attachment);

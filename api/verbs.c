@@ -3,7 +3,6 @@
 #include "api/server.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/value.h"
@@ -17,8 +16,8 @@ static int verb_hello(const struct request *q)
 	answer_pair(&a, "release", "%s", CASEMATE_VERSION);
 	answer_pair(&a, "uid", "%u", q->client->uid);
 	answer_pair(&a, "role", "%s", q->client->admin ? "admin" : "operator");
-	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,connect,forward,"
-		    "events,metrics");
+	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics,"
+		    "files,connect,forward");
 	answer_send(&a, q->client);
 	return 0;
 }
@@ -31,8 +30,8 @@ static const struct verb verbs_base[] = {
 	{ NULL, NULL, 0, NULL, false },
 };
 
-static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_forward,
-					     verbs_pool };
+static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_file,
+					    verbs_forward, verbs_pool };
 
 static int verb_help(const struct request *q)
 {
@@ -213,23 +212,6 @@ int option_bool(const struct request *q, const char *name, bool *ret)
 
 	if (text && value_bool(text, ret) < 0)
 		return fail(q, EINVAL, "%s wants yes or no, not %.40s", name, text);
-	return 0;
-}
-
-int option_user(const struct request *q, uint32_t *ret_uid, uint32_t *ret_gid)
-{
-	const char *text = option(q, "user");
-	unsigned int uid, gid;
-	int used = 0;
-
-	if (!text)
-		return 0;
-	if (sscanf(text, "%9u%n", &uid, &used) == 1 && !text[used])
-		gid = uid;
-	else if (sscanf(text, "%9u:%9u%n", &uid, &gid, &used) != 2 || text[used])
-		return fail(q, EINVAL, "user wants UID or UID:GID, not %.40s", text);
-	*ret_uid = uid;
-	*ret_gid = gid;
 	return 0;
 }
 

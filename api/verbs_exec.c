@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,11 +47,11 @@ void attachments_drop(struct client *c)
 {
 	while (!list_empty(&c->attached)) {
 		struct attachment *at = list_entry(c->attached.next, struct attachment, link);
-		struct err ignored = ERR_INIT;
+		struct exec *exec = at->bound ? at->exec : NULL;
 
-		if (at->bound)
-			exec_signal(at->exec, SIGKILL, &ignored);
 		attachment_free(at);
+		if (exec)
+			exec_kill(exec);
 	}
 }
 
@@ -139,9 +138,9 @@ static void stdout_end_tell(struct attachment *at)
 	const struct exec_stream *s = &at->exec->out[0];
 	struct answer a;
 
-	if (!at->connection || !s->eof || s->sent != s->end)
+	if (!at->exec->connection || at->end_told || !s->eof || s->sent != s->end)
 		return;
-	at->connection = false;
+	at->end_told = true;
 	stream_line(&a, at);
 	answer_word(&a, "stdout-end");
 	answer_pair(&a, "at", "%" PRIu64, s->end);
@@ -180,7 +179,8 @@ void streams_pump(struct client *c)
 	}
 }
 
-struct attachment *attachment_new(const struct request *q, struct exec *exec)
+/* Returns NULL when the request was answered. */
+static struct attachment *attach(const struct request *q, struct exec *exec)
 {
 	struct client *c = q->client;
 	struct attachment *at;
@@ -218,21 +218,6 @@ static void attach_to(struct attachment *at, struct exec *exec)
 	list_add_tail(&at->client->attached, &at->link);
 	at->client->attached_count++;
 	client_turn_later(at->client);
-}
-
-static void exec_reply(const struct request *q, const struct exec *exec)
-{
-	struct answer a;
-
-	answer_begin(&a, "+", q->line->tag);
-	answer_pair(&a, "exec", "%" PRIu64, exec->id);
-	answer_send(&a, q->client);
-}
-
-void attachment_begin(const struct request *q, struct attachment *at, struct exec *exec)
-{
-	exec_reply(q, exec);
-	attach_to(at, exec);
 }
 
 /* ---- exec ---- */
@@ -274,6 +259,23 @@ static int words_sort(const struct request *q, struct exec_words *w)
 	return 0;
 }
 
+int option_user(const struct request *q, struct exec_options *o)
+{
+	const char *text = option(q, "user");
+	unsigned int uid, gid;
+	int used = 0;
+
+	if (!text)
+		return 0;
+	if (sscanf(text, "%9u%n", &uid, &used) == 1 && !text[used])
+		gid = uid;
+	else if (sscanf(text, "%9u:%9u%n", &uid, &gid, &used) != 2 || text[used])
+		return fail(q, EINVAL, "user wants UID or UID:GID, not %.40s", text);
+	o->uid = uid;
+	o->gid = gid;
+	return 0;
+}
+
 static int size_read(const struct request *q, const char *text, uint16_t *ret_rows,
 		     uint16_t *ret_columns)
 {
@@ -297,7 +299,7 @@ static int exec_options_read(const struct request *q, struct exec_options *o,
 	o->cwd = option(q, "cwd");
 	o->tty = pty != NULL;
 	if (r == 0)
-		r = option_user(q, &o->uid, &o->gid);
+		r = option_user(q, o);
 	if (r == 0)
 		r = option_bool(q, "stdin", &o->has_stdin);
 	if (r == 0 && pty)
@@ -313,14 +315,40 @@ static int exec_options_read(const struct request *q, struct exec_options *o,
 	return r;
 }
 
+int exec_start(const struct request *q, struct vm *vm, const struct exec_options *o,
+	       bool detach, bool bound)
+{
+	struct attachment *at = NULL;
+	struct err err = ERR_INIT;
+	struct exec *exec;
+	struct answer a;
+	int r;
+
+	if (!detach) {
+		at = attach(q, NULL);
+		if (!at)
+			return -EBUSY;
+		at->bound = bound;
+	}
+	r = exec_new(vm, o, &exec, &err);
+	if (r < 0) {
+		free(at);
+		reply_err(q->client, q->line->tag, &err);
+		return r;
+	}
+	answer_begin(&a, "+", q->line->tag);
+	answer_pair(&a, "exec", "%" PRIu64, exec->id);
+	answer_send(&a, q->client);
+	if (at)
+		attach_to(at, exec);
+	return 0;
+}
+
 static int verb_exec(const struct request *q)
 {
 	static struct exec_words words;
 	struct exec_options o = { .uid = 0 };
-	struct attachment *at = NULL;
-	struct err err = ERR_INIT;
 	bool detach = false, bound = false;
-	struct exec *exec;
 	struct vm *vm;
 	int r = words_sort(q, &words);
 
@@ -331,27 +359,11 @@ static int verb_exec(const struct request *q)
 	vm = request_vm(q, q->line->words[1]);
 	if (!vm)
 		return -ENOENT;
-	if (!detach) {
-		at = attachment_new(q, NULL);
-		if (!at)
-			return -EBUSY;
-		at->bound = bound;
-	}
 	o.argv = (const char *const *)q->line->words + words.command;
 	o.argc = (uint32_t)(q->line->count - words.command);
 	o.env = words.env;
 	o.envc = words.envc;
-	r = exec_new(vm, &o, &exec, &err);
-	if (r < 0) {
-		free(at);
-		reply_err(q->client, q->line->tag, &err);
-		return r;
-	}
-	if (at)
-		attachment_begin(q, at, exec);
-	else
-		exec_reply(q, exec);
-	return 0;
+	return exec_start(q, vm, &o, detach, bound);
 }
 
 /* ---- Those about one that runs ---- */
@@ -369,7 +381,7 @@ static int verb_attach(const struct request *q)
 	    option_number(q, "stdout", UINT64_MAX, &from[0]) < 0 ||
 	    option_number(q, "stderr", UINT64_MAX, &from[1]) < 0)
 		return -EINVAL;
-	at = attachment_new(q, exec);
+	at = attach(q, exec);
 	if (!at)
 		return -EBUSY;
 	if (option_bool(q, "bound", &at->bound) < 0) {

@@ -26,36 +26,26 @@
 
 static int verb_connect(const struct request *q)
 {
-	struct attachment *at;
 	struct err err = ERR_INIT;
-	uint64_t timeout_ns = 0;
-	uint32_t uid = 0, gid = 0;
-	struct exec *exec;
+	struct exec_options o;
+	const char *argv[2];
 	struct vm *vm;
-	int r = options_known(q, 3, "user timeout window");
+	int r = forward_exec_options(q->line->words[2], argv, &o, &err);
 
-	if (r == 0)
-		r = option_user(q, &uid, &gid);
-	if (r == 0)
-		r = option_time(q, "timeout", &timeout_ns);
-	if (r < 0)
-		return r;
-	vm = request_vm(q, q->line->words[1]);
-	if (!vm)
-		return -ENOENT;
-	at = attachment_new(q, NULL);
-	if (!at)
-		return -EBUSY;
-	/* A connection is nothing without the two that it connects. */
-	at->bound = at->connection = true;
-	r = forward_connect(vm, q->line->words[2], uid, gid, timeout_ns, &exec, &err);
 	if (r < 0) {
-		free(at);
 		reply_err(q->client, q->line->tag, &err);
 		return r;
 	}
-	attachment_begin(q, at, exec);
-	return 0;
+	r = options_known(q, 3, "user timeout window");
+	if (r == 0)
+		r = option_user(q, &o);
+	if (r == 0)
+		r = option_time(q, "timeout", &o.timeout_ns);
+	if (r < 0)
+		return r;
+	vm = request_vm(q, q->line->words[1]);
+	/* A connection is nothing without the two that it connects: it is bound. */
+	return vm ? exec_start(q, vm, &o, false, true) : -ENOENT;
 }
 
 /* ---- forward ---- */
@@ -126,6 +116,7 @@ static int verb_forward(const struct request *q)
 {
 	struct forward_options o = { .listen = q->line->words[2],
 				     .target = q->line->words[3] };
+	struct exec_options user = { .uid = 0 };
 	struct err err = ERR_INIT;
 	struct forward *f;
 	struct answer a;
@@ -134,7 +125,7 @@ static int verb_forward(const struct request *q)
 	int r = options_known(q, 4, "user bound");
 
 	if (r == 0)
-		r = option_user(q, &o.uid, &o.gid);
+		r = option_user(q, &user);
 	if (r == 0)
 		r = option_bool(q, "bound", &bound);
 	if (r < 0)
@@ -142,6 +133,8 @@ static int verb_forward(const struct request *q)
 	vm = request_vm(q, q->line->words[1]);
 	if (!vm)
 		return -ENOENT;
+	o.uid = user.uid;
+	o.gid = user.gid;
 	r = listen_check(q, o.listen);
 	if (r == 0 && bound)
 		r = watching_new(q, &o);

@@ -155,6 +155,22 @@ static void vm_describe(struct answer *a, const struct vm *vm)
 			    (double)(vm->ttl_at_ns - now) / 1e9 : 0);
 }
 
+static void usage_describe(struct answer *a, struct vm *vm)
+{
+	struct vm_usage usage;
+
+	if (vm->exec_count == 0 && vm->state == VM_READY)
+		answer_pair(a, "idle", "%.3f",
+			    (double)(time_monotonic_ns() - vm->idle_since_ns) / 1e9);
+	if (vm_usage_read(vm, &usage) < 0)
+		return;
+	answer_pair(a, "rss", "%" PRIu64, usage.rss);
+	answer_pair(a, "private", "%" PRIu64, usage.private);
+	answer_pair(a, "cpu", "%.3f", (double)usage.cpu_ns / 1e9);
+	answer_pair(a, "cpu-at", "%.3f", usage.at_ns > vm->created_ns ?
+		    (double)(usage.at_ns - vm->created_ns) / 1e9 : 0);
+}
+
 static bool is_listed(const struct client *c, const struct vm *vm)
 {
 	return vm->role == VM_LEASED && vm->state != VM_ENDING &&
@@ -164,10 +180,13 @@ static bool is_listed(const struct client *c, const struct vm *vm)
 static int verb_list(const struct request *q)
 {
 	const char *label = option(q, "label");
+	bool usage = false;
 	struct vm *vm;
 	struct answer a;
-	int r = options_known(q, 1, "label");
+	int r = options_known(q, 1, "label usage");
 
+	if (r == 0)
+		r = option_bool(q, "usage", &usage);
 	if (r < 0)
 		return r;
 	list_for_each(vm, &q->client->server->pool->vms, struct vm, link) {
@@ -175,6 +194,8 @@ static int verb_list(const struct request *q)
 			continue;
 		answer_begin(&a, "*", q->line->tag);
 		vm_describe(&a, vm);
+		if (usage)
+			usage_describe(&a, vm);
 		answer_send(&a, q->client);
 	}
 	reply_ok(q);
@@ -212,6 +233,7 @@ static int verb_info(const struct request *q)
 	struct vm *vm = request_vm(q, q->line->words[1]);
 	struct exec *exec;
 	struct answer a;
+	uint64_t bytes;
 
 	if (!vm)
 		return -ENOENT;
@@ -219,6 +241,9 @@ static int verb_info(const struct request *q)
 		exec_describe(q, exec);
 	answer_begin(&a, "+", q->line->tag);
 	vm_describe(&a, vm);
+	usage_describe(&a, vm);
+	if (vm_saving(vm, &bytes))
+		answer_pair(&a, "saving", "%" PRIu64, bytes);
 	if (q->client->admin)
 		answer_pair(&a, "pid", "%d", (int)vm->pid);
 	answer_send(&a, q->client);
@@ -421,7 +446,7 @@ const struct verb verbs_vm[] = {
 	{ "create", verb_create, 1, "create [name=NAME] [template=NAME | [from=PATH] [image=PATH] "
 	  "[mem=SIZE]] "
 	  "[label=TEXT] [ttl=TIME] [idle=TIME] [bound=yes] [wait=no]", false },
-	{ "list", verb_list, 1, "list [label=TEXT]", false },
+	{ "list", verb_list, 1, "list [label=TEXT] [usage=yes]", false },
 	{ "info", verb_info, 2, "info VM", false },
 	{ "kill", verb_kill, 2, "kill VM", false },
 	{ "snapshot", verb_snapshot, 2, "snapshot VM file=PATH", false },

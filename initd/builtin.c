@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of builtins and what they share; see builtin.h. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,16 @@
 #define LINE_MAX_BYTES 1024
 
 static const struct builtin builtins[] = {
+	{"chmod", 1, "mode", builtin_chmod},
 	{"connect", 1, "", builtin_connect},
+	{"get", 1, "offset length", builtin_get},
+	{"ls", 1, "recursive", builtin_ls},
 	{"mkdir", 1, "mode parents", builtin_mkdir},
+	{"mv", 2, "", builtin_mv},
+	{"put", 1, "mode size", builtin_put},
+	{"rm", 1, "recursive", builtin_rm},
+	{"stat", 1, "follow", builtin_stat},
+	{"watch", 1, "", builtin_watch},
 };
 
 const struct builtin *builtin_find(const char *name)
@@ -110,5 +119,37 @@ int builtin_option_yes(char *const *options, const char *name, int *ret)
 	if (strcmp(text, "yes") && strcmp(text, "no"))
 		return builtin_fail(EINVAL, name, text);
 	*ret = *text == 'y';
+	return 0;
+}
+
+int builtin_write(int fd, const void *bytes, size_t size)
+{
+	const char *at = bytes;
+	ssize_t n;
+
+	for (; size; size -= (size_t)n, at += n) {
+		n = write(fd, at, size);
+		if (n < 0 && errno != EINTR)
+			return errno;
+		if (n < 0)
+			n = 0;
+	}
+	return 0;
+}
+
+int builtin_split(const char *path, char *dir, const char **ret_base)
+{
+	const char *slash = strrchr(path, '/');
+	size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+
+	if (!*path)
+		return ENOENT;
+	if (length >= PATH_MAX)
+		return ENAMETOOLONG;
+	memcpy(dir, path, length);
+	dir[length] = 0;
+	if (!slash)
+		strcpy(dir, ".");
+	*ret_base = path + length;
 	return 0;
 }

@@ -32,9 +32,26 @@ int builtin_option_number(char *const *options, const char *name, unsigned int b
 			  uint64_t *ret);
 int builtin_option_yes(char *const *options, const char *name, int *ret);
 
+/* Writes all of it. 0 or an errno. */
+int builtin_write(int fd, const void *bytes, size_t size);
+/* The directory (PATH_MAX bytes) and the last part of a path: "" after a slash. 0, or
+ * ENAMETOOLONG, ENOENT for "". */
+int builtin_split(const char *path, char *dir, const char **ret_base);
+
 /* builtin_connect.c */
 int builtin_connect(char *const *args, char *const *options);
+/* builtin_data.c */
+int builtin_put(char *const *args, char *const *options);
+int builtin_get(char *const *args, char *const *options);
+int builtin_mv(char *const *args, char *const *options);
 /* builtin_file.c */
 int builtin_mkdir(char *const *args, char *const *options);
+int builtin_chmod(char *const *args, char *const *options);
+int builtin_rm(char *const *args, char *const *options);
+/* builtin_list.c */
+int builtin_ls(char *const *args, char *const *options);
+int builtin_stat(char *const *args, char *const *options);
+/* builtin_watch.c */
+int builtin_watch(char *const *args, char *const *options);
 
 #endif

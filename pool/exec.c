@@ -165,6 +165,7 @@ int exec_new(struct vm *vm, const struct exec_options *o, struct exec **ret_exec
 	exec->frame_len = (size_t)r;
 	exec->tty = o->tty;
 	exec->builtin = o->builtin;
+	exec->connection = o->connection;
 	exec->has_stdin = o->has_stdin;
 	exec->limit = o->limit;
 	snprintf(exec->command, sizeof(exec->command), "%s", o->argv[0]);
@@ -221,6 +222,7 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	list_add_tail(&pool->ended, &exec->link);
 	pool->ended_count++;
 	vm->exec_count--;
+	vm->idle_since_ns = exec->ended_ns;
 	timer_set(pool->loop, &exec->deadline, 0);
 	if (pool->ended_timer.at_ns == 0)
 		timer_set(pool->loop, &pool->ended_timer, exec->ended_ns + POOL_ENDED_NS);
@@ -541,13 +543,17 @@ void exec_signal_due(struct exec *exec, uint32_t number)
 {
 	if (!exec->vm)
 		return;
-	if (exec->state == EXEC_QUEUED && number == SIGKILL) {
-		exec_lost(exec, "it was killed before it could begin");
-		return;
-	}
 	if (exec->signal_due != SIGKILL)
 		exec->signal_due = number;
 	vm_pump_later(exec->vm);
+}
+
+void exec_kill(struct exec *exec)
+{
+	if (exec->vm && exec->state == EXEC_QUEUED)
+		exec_lost(exec, "its client was gone before it could begin");
+	else
+		exec_signal_due(exec, SIGKILL);
 }
 
 void exec_drop(struct exec *exec)
@@ -556,7 +562,7 @@ void exec_drop(struct exec *exec)
 	if (exec->state == EXEC_ENDED)
 		exec_forget(exec);
 	else
-		exec_signal_due(exec, SIGKILL);
+		exec_kill(exec);
 }
 
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err)

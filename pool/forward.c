@@ -48,7 +48,7 @@ static void connection_turn(struct deferred *deferred);
 
 /* ---- Targets ---- */
 
-int forward_target_check(const char *text, struct err *err)
+static int target_check(const char *text, struct err *err)
 {
 	uint64_t port;
 
@@ -65,16 +65,30 @@ int forward_target_check(const char *text, struct err *err)
 		       "tcp:PORT, not %.60s", text);
 }
 
-int forward_connect(struct vm *vm, const char *target, uint32_t uid, uint32_t gid,
-		    uint64_t timeout_ns, struct exec **ret_exec, struct err *err)
+int forward_exec_options(const char *target, const char *argv[2], struct exec_options *o,
+			 struct err *err)
 {
-	const char *argv[] = { "connect", target };
-	struct exec_options o = { .argv = argv, .argc = 2, .uid = uid, .gid = gid,
-				  .builtin = true, .has_stdin = true,
-				  .timeout_ns = timeout_ns };
-	int r = forward_target_check(target, err);
+	int r = target_check(target, err);
 
-	return r < 0 ? r : exec_new(vm, &o, ret_exec, err);
+	argv[0] = "connect";
+	argv[1] = target;
+	if (r == 0)
+		*o = (struct exec_options){ .argv = argv, .argc = 2, .builtin = true,
+					    .connection = true, .has_stdin = true };
+	return r;
+}
+
+static int connect_exec(struct forward *f, struct exec **ret_exec, struct err *err)
+{
+	const char *argv[2];
+	struct exec_options o;
+	int r = forward_exec_options(f->target, argv, &o, err);
+
+	if (r < 0)
+		return r;
+	o.uid = f->uid;
+	o.gid = f->gid;
+	return exec_new(f->vm, &o, ret_exec, err);
 }
 
 /* ---- The end of a connection ---- */
@@ -310,7 +324,7 @@ static void connection_new(struct forward *f, int fd)
 	if (!c)
 		err_set(&err, ENOMEM, "no memory for a connection");
 	else
-		forward_connect(f->vm, f->target, f->uid, f->gid, 0, &c->exec, &err);
+		connect_exec(f, &c->exec, &err);
 	if (err.code < 0) {
 		forward_trouble(f, err.text);
 		socket_reset(fd);
@@ -380,7 +394,7 @@ int forward_new(struct vm *vm, const struct forward_options *o, struct forward *
 		struct err *err)
 {
 	struct forward *f;
-	int r = forward_target_check(o->target, err);
+	int r = target_check(o->target, err);
 
 	if (r < 0)
 		return r;

@@ -84,11 +84,10 @@ struct forward_options {
 	struct forward_watcher *watcher;
 };
 
-/* A target in a guest: unix:PATH, unix:@NAME or tcp:PORT. Returns 0 or -EINVAL with err set. */
-int forward_target_check(const char *text, struct err *err);
-/* A command that is a connection to the target, as exec_new(). */
-int forward_connect(struct vm *vm, const char *target, uint32_t uid, uint32_t gid,
-		    uint64_t timeout_ns, struct exec **ret_exec, struct err *err);
+/* Makes the options of a command that is a connection to a target in a guest: unix:PATH,
+ * unix:@NAME or tcp:PORT. Its words are put into argv. Returns 0 or -EINVAL with err set. */
+int forward_exec_options(const char *target, const char *argv[2], struct exec_options *o,
+			 struct err *err);
 
 /* Returns 0 with *ret_forward, or -errno with err set. */
 int forward_new(struct vm *vm, const struct forward_options *options,

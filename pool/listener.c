@@ -137,7 +137,8 @@ static void record_make(struct listener *l, const char *path, uint64_t number)
 	int n;
 
 	record_name(name, sizeof(name), number);
-	fd = l->notes < 0 ? -1 : openat(l->notes, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = l->notes < 0 ? -1 : openat(l->notes, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+					0600);
 	if (fd < 0)
 		return;
 	n = snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %s", (uint64_t)l->dev,

@@ -32,6 +32,7 @@
 #include "base/list.h"
 #include "pool/evloop.h"
 #include "pool/spawn.h"
+#include "pool/usage.h"
 #include "snapshot/file.h"
 
 #define POOL_NAME_MAX		63u	/* of VMs, templates */
@@ -101,7 +102,8 @@ struct exec {
 	enum exec_state state;
 	char command[64];	/* for listings */
 	uint32_t pid;		/* in the guest */
-	bool tty, has_stdin, builtin, early;	/* early: of a snapshot, RUNNING has not come yet */
+	bool tty, has_stdin, builtin, connection;
+	bool early;		/* of a snapshot, RUNNING has not come yet */
 	uint8_t *frame;		/* EXEC, while queued */
 	size_t frame_len;
 
@@ -112,7 +114,7 @@ struct exec {
 	uint32_t in_credit;
 	uint32_t in_freed;	/* bytes that left `in` since the reader was told */
 	bool in_eof, in_eof_sent;
-	uint32_t signal_due;	/* to be sent as soon as there is room */
+	uint32_t signal_due;	/* to be sent as soon as the VM takes it */
 	bool dropped;		/* forgotten when it ends */
 	struct exec_reader *reader;	/* one at a time */
 
@@ -135,6 +137,7 @@ struct exec_options {
 	uint32_t uid, gid;
 	bool tty, has_stdin;
 	bool builtin;			/* argv[0] is initd's own: put, get, ... */
+	bool connection;		/* and its stdout ends by itself */
 	uint16_t rows, columns;
 	uint64_t timeout_ns, limit;
 };
@@ -157,9 +160,11 @@ int exec_stdin(struct exec *exec, const uint8_t *data, size_t len);
 size_t exec_stdin_room(const struct exec *exec);
 int exec_stdin_close(struct exec *exec);
 int exec_signal(struct exec *exec, uint32_t number, struct err *err);
-/* The same, for one who does not wait for room. */
+/* A signal, as soon as the VM takes it. exec_kill(): SIGKILL, and what has not begun never
+ * does. */
 void exec_signal_due(struct exec *exec, uint32_t number);
-/* By its reader, which leaves it: kills it if it runs, and forgets it. */
+void exec_kill(struct exec *exec);
+/* By its reader, who leaves it: kills it if it runs, and forgets it. */
 void exec_drop(struct exec *exec);
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err);
 /* Forgets an ended command before its time. */
@@ -207,6 +212,7 @@ struct vm {
 	pid_t pid;			/* 0: not known yet */
 	int pidfd, socket;
 	bool recorded;			/* in the state directory */
+	struct vm_usage usage;		/* the last that was read */
 	const void *bound;		/* ends with this (a client), or NULL */
 
 	struct watch channel, process;
@@ -250,6 +256,8 @@ void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char
 	__attribute__((format(printf, 4, 5)));
 /* Writes a snapshot to fd, which is taken. what: the request. */
 int vm_save(struct vm *vm, int fd, struct waiter *waiter, struct err *err);
+/* Whether a snapshot of it is being written, and how much there is of it. */
+bool vm_saving(const struct vm *vm, uint64_t *ret_bytes);
 /* Makes `count` children after the options (name: NULL), which are STARTING; if they come to
  * nothing, those who wait for them are told. count: up to CM_VM_FORK_MAX. */
 int vm_fork(struct vm *vm, const struct vm_options *options, unsigned int count,

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -169,6 +170,17 @@ bool request_due(const struct vm *vm)
 	const struct vm_request *q = request_first(vm);
 
 	return q && !q->sent;
+}
+
+bool vm_saving(const struct vm *vm, uint64_t *ret_bytes)
+{
+	const struct vm_request *q = request_first(vm);
+	struct stat st;
+
+	if (!q || q->fork || fstat(q->fds[0], &st) < 0)
+		return false;
+	*ret_bytes = (uint64_t)st.st_blocks * 512;
+	return true;
 }
 
 /* So few bytes go into a stream socket whole or not at all. */

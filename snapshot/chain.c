@@ -15,6 +15,14 @@
 #include "snapshot/file.h"
 #include "snapshot/pages.h"
 
+void snapshot_step(const struct snapshot *snapshot, uint64_t chunks)
+{
+	const struct snapshot_progress *p = snapshot->progress;
+
+	if (p)
+		p->step(p->arg, chunks * SNAPSHOT_CHUNK, snapshot->page_count * SNAPSHOT_PAGE);
+}
+
 /* ---- Verifying ---- */
 
 struct verify {
@@ -143,6 +151,7 @@ int snapshot_verify(const struct snapshot *snapshot, struct err *err)
 		if (r < 0)
 			break;
 		r = chunk_verify(&v, i, err);
+		snapshot_step(snapshot, i + 1);
 	}
 	free(v.buffer);
 	return r;

@@ -60,8 +60,16 @@ struct snapshot_section {
 	uint8_t digest[SNAPSHOT_DIGEST];
 };
 
+/* Told how much of memory was gone through, in bytes. */
+struct snapshot_progress {
+	void (*step)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+};
+
 struct snapshot {
 	int fd;				/* not owned */
+	const struct snapshot_progress *progress;	/* set after opening, for verifying it
+							 * and folding a chain that it ends */
 	uint64_t file_size;
 	struct snapshot_id id, parent;
 	bool incremental;
@@ -74,6 +82,9 @@ struct snapshot {
 	uint64_t *held;			/* one bit a page */
 	uint8_t (*digests)[SNAPSHOT_DIGEST];	/* one a chunk */
 };
+
+/* Tells snapshot->progress, if it is set, that so many chunks are done. */
+void snapshot_step(const struct snapshot *snapshot, uint64_t chunks);
 
 /* Reads and checks. Returns 0, or -errno with err saying what is wrong and where. */
 int snapshot_open(struct snapshot *ret, int fd, struct err *err);

@@ -336,6 +336,7 @@ static int fold_chunk(void *arg, uint64_t chunk, const uint8_t **ret_data,
 			return r;
 	}
 	*ret_data = fold->buffer;
+	snapshot_step(fold->chain[fold->count - 1], chunk + 1);
 	return 0;
 }
 

@@ -143,8 +143,10 @@ class Client:
 
 
 class Daemon:
-    """One casemated with fake VMMs (real: the ones of the build), in a directory of its own."""
-    def __init__(self, *options, real=False, kernel='kernel', directory=None):
+    """One casemated with fake VMMs (real: the ones of the build; guest='initd': those whose
+    guest is initd on the host, which takes root), in a directory of its own."""
+    def __init__(self, *options, real=False, kernel='kernel', directory=None,
+                 guest=None):
         self.dir = directory or tempfile.mkdtemp(prefix='casemated-')
         self.path = os.path.join(self.dir, 'run', 'd.sock')
         argv = [os.path.join(BUILD, 'casemated'), '--socket', self.path, '--verbose']
@@ -158,6 +160,10 @@ class Daemon:
             argv += ['--vmm', os.path.join(BUILD, 'tests/daemon/fake-vmm'),
                      '--kernel', os.path.join(self.dir, kernel),
                      '--initd', os.path.join(self.dir, 'initd')]
+        # Of an option that is given twice the last counts.
+        if guest == 'initd':
+            argv += ['--vmm', os.path.join(BUILD, 'tests/daemon/initd-vmm'),
+                     '--initd', os.path.join(BUILD, 'initd/initd-host')]
         if image:
             argv += ['--image', image]
         self.argv = argv + list(options)

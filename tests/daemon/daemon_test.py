@@ -672,7 +672,8 @@ def what_they_do(d):
 
 
 def run(function):
-    d = Daemon(*getattr(function, 'options', ()), kernel=getattr(function, 'kernel', 'kernel'))
+    d = Daemon(*getattr(function, 'options', ()), kernel=getattr(function, 'kernel', 'kernel'),
+               guest=getattr(function, 'guest', None))
     try:
         before = d.fds()
         function(d)
@@ -710,8 +711,8 @@ def run(function):
         d.stop()
 
 
-def main(names):
-    cases = {k[5:]: v for k, v in names.items() if k.startswith('case_')}
+def main(names=None):
+    cases = {k[5:]: v for k, v in (names or globals()).items() if k.startswith('case_')}
     chosen = sys.argv[1:] or list(cases)
     print(f'1..{len(chosen)}')
     bad = 0

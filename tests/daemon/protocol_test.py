@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the sessions of docs/PROTOCOL.md as they stand there: protocol_test.py FILE. Lines "> "
-are sent, others must come; … stands for anything."""
+are sent, others must come; … stands for anything. Those of `session guest` have initd, on
+the host, for a guest."""
+import os
 import re
 import socket
 import sys
@@ -12,15 +14,15 @@ from client import LIMIT, Daemon
 
 def sessions(path):
     with open(path) as f:
-        return re.findall(r'^```session\n(.*?)^```$', f.read(), re.M | re.S)
+        return re.findall(r'^```session( guest)?\n(.*?)^```$', f.read(), re.M | re.S)
 
 
 def pattern(line):
     return re.compile('.*'.join(re.escape(part) for part in line.split('…')) + r'\Z')
 
 
-def run(text):
-    d = Daemon()
+def run(text, guest):
+    d = Daemon(guest='initd' if guest else None)
     try:
         s = socket.socket(socket.AF_UNIX)
         s.settimeout(LIMIT)
@@ -48,9 +50,12 @@ def main():
     found = sessions(sys.argv[1])
     print(f'1..{len(found)}')
     bad = 0
-    for n, text in enumerate(found, 1):
+    for n, (guest, text) in enumerate(found, 1):
+        if guest and os.geteuid():
+            print(f'ok {n} - session {n} # SKIP a guest on the host takes root')
+            continue
         try:
-            run(text)
+            run(text, guest)
             print(f'ok {n} - session {n}', flush=True)
         except Exception:       # noqa: every failure of a case is a line
             bad += 1

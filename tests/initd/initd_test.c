@@ -326,24 +326,6 @@ static void test_orphans(void)
 
 /* ---- Stdin ---- */
 
-static void stdin_send(struct peer *p, struct peer_exec *e, const char *data, size_t size)
-{
-	size_t n;
-
-	while (size) {
-		n = size < CM_FRAME_MAX ? size : CM_FRAME_MAX;
-		while (n > e->in_credit)
-			if (!peer_pump(p, e, 1, 5000)) {
-				CU_FAIL("no credit for stdin");
-				return;
-			}
-		peer_send(p, CM_F_STDIN, 0, e->id, data, n);
-		e->in_credit -= (uint32_t)n;
-		data += n;
-		size -= n;
-	}
-}
-
 static void test_stdin(void)
 {
 	size_t size = 5000000, i;
@@ -356,7 +338,7 @@ static void test_stdin(void)
 		data[i] = (char)(i * 7 + i / 251);
 	peer_start(&p, initd_path, true);
 	peer_shell(&p, &e, CM_EXEC_STDIN, "cat");
-	stdin_send(&p, &e, data, size);
+	CU_ASSERT_TRUE(peer_stdin(&p, &e, data, size));
 	peer_send(&p, CM_F_STDIN, 0, e.id, NULL, 0);
 	CU_ASSERT_TRUE(peer_finish(&p, &e));
 	CU_ASSERT_EQUAL(e.out_size, size);
@@ -366,7 +348,7 @@ static void test_stdin(void)
 	/* Nobody reads: bytes are dropped, credit goes on, the exit is not delayed. */
 	peer_shell(&p, &e, CM_EXEC_STDIN, "exec <&-; sleep 0.3; exit 4");
 	usleep(100000);
-	stdin_send(&p, &e, data, 1000000);
+	CU_ASSERT_TRUE(peer_stdin(&p, &e, data, 1000000));
 	CU_ASSERT_TRUE(peer_finish(&p, &e));
 	CU_ASSERT_EQUAL(WEXITSTATUS(e.exit.status), 4);
 	/* Frames that crossed the exit are dropped in silence. */

@@ -339,3 +339,20 @@ void peer_exec_done(struct peer_exec *e)
 	free(e->err);
 	e->out = e->err = NULL;
 }
+
+bool peer_stdin(struct peer *p, struct peer_exec *e, const char *data, size_t size)
+{
+	size_t n;
+
+	while (size) {
+		n = size < CM_FRAME_MAX ? size : CM_FRAME_MAX;
+		while (n > e->in_credit)
+			if (!peer_pump(p, e, 1, LIMIT_MS))
+				return false;
+		peer_send(p, CM_F_STDIN, 0, e->id, data, n);
+		e->in_credit -= (uint32_t)n;
+		data += n;
+		size -= n;
+	}
+	return true;
+}

@@ -79,4 +79,7 @@ bool peer_pump(struct peer *p, struct peer_exec *execs, size_t count, int timeou
 bool peer_finish(struct peer *p, struct peer_exec *e);
 void peer_exec_done(struct peer_exec *e);
 
+/* Sends stdin as its credit allows. False on a timeout. */
+bool peer_stdin(struct peer *p, struct peer_exec *e, const char *data, size_t size);
+
 #endif

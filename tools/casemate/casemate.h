@@ -23,6 +23,8 @@ int cmd_forward(int argc, char **argv);
 int cmd_forwards(int argc, char **argv);
 int cmd_unforward(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_kill(int argc, char **argv);
 int cmd_fork(int argc, char **argv);
 int cmd_restore(int argc, char **argv);

@@ -25,18 +25,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "abi/layout.h"
+#include "base/utf8.h"
 #include "tools/casemate/casemate.h"
 #include "tools/casemate/image_child.h"
 #include "tools/casemate/image_erofs.h"
 #include "tools/casemate/image_source.h"
+#include "tools/casemate/progress.h"
 
 #define IMAGE_PAD (2u << 20)
 
 static const char usage[] =
-	"usage: casemate image build -o FILE SOURCE\n"
+	"usage: casemate image build [options] -o FILE SOURCE\n"
 	"  --from-dir DIR        a directory, as it is\n"
 	"  --from-tar FILE       a tar archive, compressed or not\n"
-	"  --debian PKG[,PKG]    Debian packages and what they depend on\n";
+	"  --debian PKG[,PKG]    Debian packages and what they depend on\n"
+	"  -o FILE               the image, which is replaced when the new one is whole\n"
+	"  --quiet               no progress, and no line about what was made\n";
 
 struct build {
 	const char *output;
@@ -45,6 +49,7 @@ struct build {
 	char work[PATH_MAX];      /* our temporary directory, "" for none */
 	char temporary[PATH_MAX]; /* the image before it has its name, "" for none */
 	int fd;                   /* of it */
+	bool quiet;
 	struct source_summary summary;
 };
 
@@ -130,7 +135,7 @@ static void mkfs_progress(void *arg, const char *last)
 
 	(void)last;
 	if (!fstat(b->fd, &st) && b->summary.bytes)
-		image_progress("writing the image: %llu of %llu MiB",
+		progress_show("writing the image: %llu of %llu MiB",
 			       (unsigned long long)st.st_size >> 20,
 			       (unsigned long long)b->summary.bytes >> 20);
 }
@@ -203,6 +208,7 @@ static int image_check(struct build *b)
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, b->fd, 0);
 	if (map == MAP_FAILED)
 		return image_fail(errno, "cannot map the image: %s", strerror(errno));
+	progress_show("checking the image");
 	error = erofs_walk(map, (size_t)st.st_size, entry_check, &count, why,
 			   sizeof(why));
 	munmap(map, (size_t)st.st_size);
@@ -233,6 +239,7 @@ static int image_finish(struct build *b)
 		return image_fail(EFBIG, "the image has %llu MiB, the largest is %llu",
 				  (unsigned long long)size >> 20,
 				  (unsigned long long)CM_IMAGE_MAX >> 20);
+	progress_show("putting the image on the disk");
 	if (ftruncate(b->fd, (off_t)size) < 0 || fchmod(b->fd, 0666 & ~mask) < 0 ||
 	    fsync(b->fd) < 0 || rename(b->temporary, b->output) < 0)
 		return image_fail(errno, "%s: %s", b->output, strerror(errno));
@@ -247,9 +254,11 @@ static int image_finish(struct build *b)
 		fsync(dir);
 		close(dir);
 	}
-	image_progress(NULL);
-	printf("%s: %llu entries, %llu MiB\n", b->output,
-	       (unsigned long long)b->summary.entries, (unsigned long long)size >> 20);
+	progress_show(NULL);
+	if (!b->quiet)
+		printf("%s: %llu entries, %llu MiB\n", b->output,
+		       (unsigned long long)b->summary.entries,
+		       (unsigned long long)size >> 20);
 	if (b->summary.with_xattrs)
 		fprintf(stderr,
 			"casemate: image build: extended attributes (ACLs, "
@@ -279,9 +288,12 @@ static int build_run(struct build *b)
 
 /* ---- Command line ---- */
 
-static int usage_fail(const char *why)
+static int usage_fail(const char *why, const char *what)
 {
-	fprintf(stderr, "casemate: image: %s; `casemate image --help` says more\n", why);
+	fputs("casemate: image: ", stderr);
+	utf8_print_clean(stderr, why, strlen(why));
+	utf8_print_clean(stderr, what, strlen(what));
+	fputs("; see casemate image --help\n", stderr);
 	return EXIT_CASEMATE;
 }
 
@@ -292,6 +304,7 @@ static int build_parse(int argc, char **argv, struct build *b)
 		{"from-dir", required_argument, NULL, 'd'},
 		{"from-tar", required_argument, NULL, 't'},
 		{"debian", required_argument, NULL, 'p'},
+		{"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
@@ -312,21 +325,25 @@ static int build_parse(int argc, char **argv, struct build *b)
 		case 'p':
 			b->debian = optarg;
 			break;
+		case 'q':
+			b->quiet = true;
+			progress_quiet();
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			return -1;
 		case ':':
-			return usage_fail("an option lacks its value");
+			return usage_fail("a value is missing behind ", argv[optind - 1]);
 		default:
-			return usage_fail("unknown option");
+			return usage_fail("unknown option ", argv[optind - 1]);
 		}
 	}
 	if (optind < argc)
-		return usage_fail("too many arguments");
+		return usage_fail("one word too many: ", argv[optind]);
 	if (!b->output || !*b->output)
-		return usage_fail("no -o FILE");
+		return usage_fail("no -o FILE", "");
 	if (!!b->dir + !!b->tar + !!b->debian != 1)
-		return usage_fail("give one of --from-dir, --from-tar and --debian");
+		return usage_fail("give one of --from-dir, --from-tar and --debian", "");
 	return 0;
 }
 
@@ -337,19 +354,19 @@ int cmd_image(int argc, char **argv)
 	static struct build b;
 	int error, status;
 
-	if (argc == 2 && !strcmp(argv[1], "--help")) {
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
 		fputs(usage, stdout);
 		return 0;
 	}
 	if (argc < 2 || strcmp(argv[1], "build"))
-		return usage_fail("the only thing to do with images is to build them");
+		return usage_fail("the only thing to do with images is to build them", "");
 	b = (struct build){.fd = -1};
 	status = build_parse(argc - 1, argv + 1, &b);
 	if (status)
 		return status < 0 ? 0 : status;
 	child_signals_catch();
 	error = build_run(&b);
-	image_progress(NULL);
+	progress_show(NULL);
 	if (b.fd >= 0)
 		close(b.fd);
 	if (b.temporary[0])

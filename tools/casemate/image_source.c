@@ -28,47 +28,33 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "abi/layout.h"
+#include "base/utf8.h"
 #include "tools/casemate/image_child.h"
 #include "tools/casemate/image_source.h"
+#include "tools/casemate/progress.h"
 
 #define BLOCK      4096u
 #define PATH_LIMIT 3800 /* mkfs.erofs keeps paths in PATH_MAX bytes */
 
 /* ---- Messages ---- */
 
-void image_progress(const char *format, ...)
-{
-	static int terminal = -1;
-	char line[80];
-	va_list args;
-
-	if (terminal < 0)
-		terminal = isatty(2);
-	if (!terminal)
-		return;
-	line[0] = 0;
-	if (format) {
-		va_start(args, format);
-		vsnprintf(line, sizeof(line), format, args);
-		va_end(args);
-	}
-	fprintf(stderr, "\r\033[K%s", line);
-}
-
 void image_progress_child(void *arg, const char *last)
 {
-	image_progress("%s%s%s", (const char *)arg, *last ? ": " : "", last);
+	progress_show("%s%s%s", (const char *)arg, *last ? ": " : "", last);
 }
 
 int image_fail(int error, const char *format, ...)
 {
+	char line[2 * PATH_MAX];
 	va_list args;
 
-	image_progress(NULL);
-	fputs("casemate: image build: ", stderr);
+	progress_show(NULL);
+	/* Names of files, and what tools say of them, may be anything. */
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
+	fputs("casemate: image build: ", stderr);
+	utf8_print_clean(stderr, line, strlen(line));
 	fputc('\n', stderr);
 	return error < 0 ? error : -error;
 }
@@ -156,7 +142,7 @@ static int entry_scan(const FTSENT *e, const char *path, struct source_summary *
 	if (llistxattr(path, NULL, 0) > 0)
 		sum->with_xattrs++;
 	if (sum->entries % 1024 == 0)
-		image_progress("looking at files: %llu",
+		progress_show("looking at files: %llu",
 			       (unsigned long long)sum->entries);
 	return child_signal_caught() ? -EINTR : 0;
 }

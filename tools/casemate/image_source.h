@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct image_progress;
-
 struct source_summary {
 	uint64_t entries;
 	uint64_t bytes;       /* of regular files, rounded up to blocks */
@@ -33,8 +31,7 @@ void source_remove_tree(const char *dir);
 
 /* One line on stderr, "casemate: image build: ..." Returns -errno of `error`. */
 int image_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A passing line on a terminal; NULL wipes it. */
-void image_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Shows what a child does, arg, with the last line it said. */
 void image_progress_child(void *arg, const char *last);
 
 #endif

@@ -5,14 +5,24 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/utf8.h"
+#include "tools/casemate/progress.h"
+
+#define WORD_MAX	32	/* of a verb that is to be guessed */
 
 /* Those about files need no daemon; any other word, with -o, names a VM. */
 static int snapshot(int argc, char **argv)
 {
-	static const char *const of_files[] = { "inspect", "verify", "compact", "--help", "-h" };
+	static const char *const of_files[] = { "inspect", "verify", "compact" };
 	bool of_vm = false;
 
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		cmd_vm_snapshot(argc, argv);
+		return cmd_snapshot(argc, argv);
+	}
 	for (int i = 2; i < argc; i++)
 		of_vm |= !strncmp(argv[i], "-o", 2);
 	for (size_t i = 0; i < sizeof(of_files) / sizeof(of_files[0]) && of_vm; i++)
@@ -33,6 +43,8 @@ static const struct {
 	{ "forwards", cmd_forwards, "list the forwards" },
 	{ "unforward", cmd_unforward, "end a forward" },
 	{ "ls", cmd_ls, "list the VMs that were kept" },
+	{ "info", cmd_info, "all about one of them" },
+	{ "top", cmd_top, "watch them" },
 	{ "kill", cmd_kill, "end VMs" },
 	{ "fork", cmd_fork, "make copies of a running VM" },
 	{ "snapshot", snapshot, "save a running VM; look at, check and fold snapshot files" },
@@ -47,22 +59,101 @@ static const struct {
 
 int casemate_fail(const char *format, ...)
 {
-	char line[1024];
+	char line[1024], *text = NULL;
+	size_t size;
 	va_list args;
+	FILE *to;
 
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	/* One write: lines of several processes do not mix. */
-	fprintf(stderr, "casemate: %s\n", line);
+	progress_show(NULL);
+	/* Names in it may be anybody's. One write: lines of several processes do not mix. */
+	to = open_memstream(&text, &size);
+	if (to) {
+		fputs("casemate: ", to);
+		utf8_print_clean(to, line, strlen(line));
+		fputc('\n', to);
+		fclose(to);
+		fputs(text, stderr);
+	}
+	free(text);
 	return EXIT_CASEMATE;
 }
 
 static void help(FILE *to)
 {
-	fprintf(to, "usage: casemate VERB [options]; casemate VERB --help says more\n");
+	fprintf(to, "usage: casemate VERB [options]; casemate help VERB says more\n");
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
 		fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].help);
+}
+
+/* How many letters must be put in, left out, changed or swapped with their neighbour. */
+static int distance(const char *from, const char *to)
+{
+	int d[WORD_MAX + 1][WORD_MAX + 1];
+	int n = (int)strnlen(from, WORD_MAX), m = (int)strnlen(to, WORD_MAX);
+
+	for (int i = 0; i <= n; i++) {
+		for (int j = 0; j <= m; j++) {
+			int best = i ? d[i - 1][j] + 1 : j;
+
+			if (i && j) {
+				int same = from[i - 1] == to[j - 1];
+
+				best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
+				if (d[i - 1][j - 1] + !same < best)
+					best = d[i - 1][j - 1] + !same;
+			} else if (i) {
+				best = i;
+			}
+			if (i > 1 && j > 1 && from[i - 1] == to[j - 2] &&
+			    from[i - 2] == to[j - 1] && d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	}
+	return d[n][m];
+}
+
+/* The verb that was meant, as far as one can tell; or NULL. */
+static const char *verb_guess(const char *word)
+{
+	static const struct {
+		const char *word, *verb;
+	} others[] = { { "ps", "ls" }, { "list", "ls" }, { "start", "run" }, { "create", "run" },
+		       { "inspect", "info" } };
+	const char *best = NULL;
+	int least = (int)strlen(word) > 3 ? 3 : 2;	/* that many are too many */
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (!strcmp(word, others[i].word))
+			return others[i].verb;
+	}
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		int d = distance(word, verbs[i].name);
+
+		if (d < least) {
+			least = d;
+			best = verbs[i].name;
+		}
+	}
+	return best;
+}
+
+static int verb_run(int argc, char **argv)
+{
+	const char *guess;
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		if (!strcmp(argv[0], verbs[i].name))
+			return verbs[i].run(argc, argv);
+	}
+	guess = verb_guess(argv[0]);
+	if (guess)
+		return casemate_fail("there is no verb %s: did you mean %s? See casemate --help",
+				     argv[0], guess);
+	return casemate_fail("there is no verb %s; see casemate --help", argv[0]);
 }
 
 int main(int argc, char **argv)
@@ -71,13 +162,18 @@ int main(int argc, char **argv)
 		help(stderr);
 		return EXIT_CASEMATE;
 	}
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-		if (!strcmp(argv[1], verbs[i].name))
-			return verbs[i].run(argc - 1, argv + 1);
+	if (argc == 3 && !strcmp(argv[1], "help")) {
+		char option[] = "--help", *words[] = { argv[2], option, NULL };
+
+		return verb_run(2, words);
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		help(stdout);
 		return 0;
 	}
-	return casemate_fail("there is no verb %s; see casemate --help", argv[1]);
+	if (!strcmp(argv[1], "--version")) {
+		puts("casemate " CASEMATE_VERSION);
+		return 0;
+	}
+	return verb_run(argc - 1, argv + 1);
 }

@@ -18,8 +18,6 @@
  * VMM is killed and reaped; the VM dies with it. casemate killed itself: the VMM sees its
  * socket end, and the kernel sends it SIGKILL for its parent's death.
  */
-#include "tools/casemate/run.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,64 +34,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/fd.h"
-#include "base/frame.h"
 #include "base/time.h"
-#include "pool/save.h"
 #include "tools/casemate/casemate.h"
-#include "tools/casemate/run_ready.h"
-#include "tools/casemate/terminal.h"
+#include "tools/casemate/progress.h"
+#include "tools/casemate/run_state.h"
 
 #define TO_VMM_CAP	(4 * FRAME_BYTES_MAX)
 #define STDIN_CHUNK	32768u
 #define CREDIT_STEP	(CM_CREDIT_INITIAL / 4)	/* grant again from this many bytes on */
+#define SAVE_LOOK_MS	200
 #define GRACE_NS	(2 * NS_PER_SEC)	/* from the first signal to the VM's end */
 #define FAREWELL_NS	(3 * NS_PER_SEC)	/* for the report and an orderly end */
 #define LAST_WORDS_NS	(1 * NS_PER_SEC)	/* for output when the VM is gone already */
 
-/* stdout or stderr of the task. */
-struct output {
-	int fd;
-	uint16_t type;		/* CM_F_STDOUT or CM_F_STDERR */
-	struct buf pending;
-	uint32_t credit;	/* bytes the guest may still send */
-	uint32_t early;		/* bytes pending that came before RUNNING: they cost no credit */
-	uint32_t owed;		/* bytes written since the last grant */
-	bool chunked;		/* a pipe or socket: PIPE_BUF at a time */
-	bool broken;		/* nobody reads it any more: drop */
-};
-
-struct run {
-	const struct run_options *options;
-	uint32_t exec_id;	/* of our command; 0: not known yet */
-	uint32_t ids_used;	/* the highest that the guest has */
-	bool resumed;		/* our command's streams count: it is ours, or said RUNNING */
-	struct save save;
-	struct line_match ready;
-	bool save_due, save_asked, save_done;
-	pid_t vmm;
-	int channel;
-	int signals;
-	struct buf to_vmm;
-	struct frame_decoder decoder;
-	struct output out[2];
-	uint32_t stdin_credit;
-	bool stdin_open;
-	bool started;
-	bool exited;		/* status is the task's */
-	bool farewell_sent, report_done;
-	bool vm_gone, end_seen;
-	bool stop;		/* status is set */
-	int status;
-	int signal_seen;	/* the first SIGINT, SIGTERM or SIGHUP */
-	uint64_t start_ns;
-	uint64_t deadline_ns;	/* when to stop next, 0: never */
-	struct err err;		/* says why when status is EXIT_CASEMATE */
-	struct terminal terminal;
-};
-
-static void run_stop(struct run *run, int status)
+void run_stop(struct run *run, int status)
 {
 	if (run->stop || run->exited)
 		return;
@@ -101,7 +56,7 @@ static void run_stop(struct run *run, int status)
 	run->status = status;
 }
 
-static void run_failed(struct run *run)
+void run_failed(struct run *run)
 {
 	run_stop(run, EXIT_CASEMATE);
 }
@@ -148,7 +103,7 @@ static int exec_queue(struct run *run)
 
 /* ---- Frames from the VMM ---- */
 
-static void protocol_error(struct run *run, const char *what)
+void run_protocol_error(struct run *run, const char *what)
 {
 	err_set(&run->err, EPROTO, "the guest broke the channel's protocol: %s", what);
 	run_failed(run);
@@ -159,7 +114,7 @@ static void on_output(struct run *run, struct output *out, const struct frame *f
 	uint32_t n = frame->head.length;
 
 	if (run->resumed ? n > out->credit : n > buf_space(&out->pending)) {
-		protocol_error(run, "more output than it was granted");
+		run_protocol_error(run, "more output than it was granted");
 		return;
 	}
 	if (run->resumed)
@@ -170,73 +125,6 @@ static void on_output(struct run *run, struct output *out, const struct frame *f
 		out->owed += n;
 	else
 		buf_append(&out->pending, frame->payload, n);
-}
-
-/* ---- Saving ---- */
-
-static bool saving(const struct run *run)
-{
-	return run->save_due && !run->save_done && !run->stop;
-}
-
-/* The command is over: that is when it is saved, unless a line was to be waited for. */
-static void save_on_exit(struct run *run)
-{
-	const struct run_options *o = run->options;
-
-	if (!o->save || run->save_due)
-		return;
-	if (o->ready_line)
-		err_set(&run->err, ECHILD, "nothing was saved: the command ended before it "
-			"said \"%s\"", o->ready_line);
-	else if (run->status)
-		err_set(&run->err, ECHILD, "nothing was saved: the command failed");
-	else
-		run->save_due = true;
-	if (run->err.code && !run->status)
-		run->status = EXIT_CASEMATE;
-}
-
-/* The request travels with a descriptor, so it goes out by itself and not through to_vmm. */
-static void save_step(struct run *run)
-{
-	if (!saving(run) || run->save_asked || run->to_vmm.len > 0)
-		return;
-	run->save_asked = true;
-	if (save_request(&run->save, run->channel, run->options->incremental, &run->err) < 0) {
-		run->exited = false;
-		run_failed(run);
-	}
-}
-
-static void on_saved(struct run *run, const struct frame *frame)
-{
-	struct cm_vm_saved saved;
-	const char *text = (const char *)frame->payload + sizeof(saved);
-	struct snapshot_id id;
-
-	memcpy(&saved, frame->payload, sizeof(saved));
-	if (!run->save_asked || run->save_done) {
-		protocol_error(run, "an answer to nothing");
-		return;
-	}
-	run->save_done = true;
-	memcpy(id.digest, saved.id, sizeof(id.digest));
-	if (saved.error)
-		err_set(&run->err, (int)saved.error, "the snapshot was not saved: %.*s",
-			(int)(frame->head.length - sizeof(saved)), text);
-	if (saved.error || save_commit(&run->save, &id, &run->err) < 0) {
-		run->exited = false;
-		run_failed(run);
-		return;
-	}
-	if (run->options->verbose)
-		fprintf(stderr, "casemate: saved; the guest stood still for %.2f ms\n",
-			(double)saved.pause_ns / 1e6);
-	if (run->options->ready_line) {
-		run->exited = false;
-		run_stop(run, 0);
-	}
 }
 
 static void on_task_exit(struct run *run, const struct frame *frame)
@@ -251,7 +139,7 @@ static void on_task_exit(struct run *run, const struct frame *frame)
 		run->status = 128 + WTERMSIG((int)ended.status);
 	else
 		run->status = WEXITSTATUS((int)ended.status);
-	save_on_exit(run);
+	run_save_on_exit(run);
 }
 
 static void on_failed(struct run *run, const struct frame *frame)
@@ -285,7 +173,7 @@ static void on_credit(struct run *run, const struct frame *frame)
 
 	memcpy(&credit, frame->payload, sizeof(credit));
 	if (credit.bytes > CM_CREDIT_INITIAL - run->stdin_credit)
-		protocol_error(run, "more credit than was used");
+		run_protocol_error(run, "more credit than was used");
 	else
 		run->stdin_credit += credit.bytes;
 }
@@ -353,7 +241,7 @@ static void on_booted(struct run *run, const struct frame *frame)
 		run->exec_id = run->ids_used + 1;
 		run->resumed = true;
 		if (run->exec_id == 0)
-			protocol_error(run, "no number is left for a command");
+			run_protocol_error(run, "no number is left for a command");
 		else if (exec_queue(run) < 0)
 			run_failed(run);
 	}
@@ -366,7 +254,7 @@ static bool frame_is_ours(struct run *run, const struct frame *frame)
 
 	if (!run->options->from) {
 		if (id != run->exec_id)
-			protocol_error(run, "a frame for a command that does not exist");
+			run_protocol_error(run, "a frame for a command that does not exist");
 		return id == run->exec_id;
 	}
 	if (id > run->ids_used)
@@ -424,7 +312,7 @@ static void frame_dispatch(struct run *run, const struct frame *frame)
 		}
 		break;
 	case CM_F_VM_SAVED:
-		on_saved(run, frame);
+		run_save_answered(run, frame);
 		break;
 	case CM_F_VM_END:
 		on_vm_end(run, frame);
@@ -472,7 +360,7 @@ static void channel_read(struct run *run)
 
 		at += used;
 		if (r < 0) {
-			protocol_error(run, run->decoder.why);
+			run_protocol_error(run, run->decoder.why);
 			run->vm_gone = true;
 			return;
 		}
@@ -546,6 +434,7 @@ static void output_write(struct run *run, struct output *out)
 	if (n > 0) {
 		uint32_t early = (uint32_t)n < out->early ? (uint32_t)n : out->early;
 
+		out->midline = from[n - 1] != '\n';
 		buf_consume(&out->pending, (size_t)n);
 		out->early -= early;
 		out->owed += (uint32_t)n - early;
@@ -641,11 +530,14 @@ static void farewell(struct run *run)
 static int poll_timeout(const struct run *run)
 {
 	uint64_t now = time_monotonic_ns();
+	int most = run->save_asked && !run->save_done && progress_wanted() ? SAVE_LOOK_MS : -1;
 
 	if (run->deadline_ns == 0)
-		return -1;
+		return most;
 	if (run->deadline_ns <= now)
 		return 0;
+	if (most > 0 && run->deadline_ns - now > (uint64_t)most * 1000000)
+		return most;
 	return (int)((run->deadline_ns - now) / 1000000 + 1);
 }
 
@@ -671,6 +563,7 @@ static void run_poll(struct run *run)
 	};
 	int n = poll(p, P_COUNT, poll_timeout(run));
 
+	run_save_show(run);
 	if (n == 0 && poll_timeout(run) == 0)
 		on_deadline(run);
 	if (n <= 0)
@@ -700,8 +593,8 @@ static void run_loop(struct run *run)
 	if (run->options->timeout_ns)
 		deadline_set(run, run->options->timeout_ns);
 	while (!run->stop && !(run->exited && !output_waits(run) && run->vm_gone)) {
-		save_step(run);
-		if (run->exited && !output_waits(run) && !run->vm_gone && !saving(run)) {
+		run_save_step(run);
+		if (run->exited && !output_waits(run) && !run->vm_gone && !run_saving(run)) {
 			farewell(run);
 			if (run->vm_gone)
 				break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `casemate run`: run_args.c reads the command line, run_vmm.c finds and checks files and
- * starts casemate-vmm, run.c talks to it until the task is over; run_ready.c looks for the line
- * after which it is saved, run_text.c is about what people read.
+ * starts casemate-vmm, run.c talks to it until the task is over, run_save.c saves it; run_ready.c
+ * looks for the line after which it is saved, run_text.c is about what people read.
  */
 #ifndef CASEMATE_TOOLS_RUN_H
 #define CASEMATE_TOOLS_RUN_H

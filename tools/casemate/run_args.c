@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/value.h"
+#include "tools/casemate/progress.h"
 
 #define MEMORY_DEFAULT	(256ull << 20)
 
@@ -27,6 +28,7 @@ static const struct option options_known[] = {
 	{ "from", required_argument, NULL, 'f' },
 	{ "keep", required_argument, NULL, 'K' },
 	{ "socket", required_argument, NULL, 'o' },
+	{ "quiet", no_argument, NULL, 'q' },
 	{ "tty", no_argument, NULL, 'T' },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "trace", no_argument, NULL, 'S' },
@@ -60,6 +62,8 @@ void run_usage(void)
 	     "                   Without COMMAND the one that was saved running goes on\n"
 	     "  --keep NAME      the VM stays and goes on under NAME, kept by the daemon; see\n"
 	     "                   casemate exec, ls, kill, fork, snapshot\n"
+	     "  --socket PATH    the daemon's socket, with --keep\n"
+	     "  --quiet          no progress while the VM is saved\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
 	     "  --verbose        show boot stages, guest console and a report on stderr\n"
 	     "  --trace          --verbose, and each system call on stderr (slow)\n"
@@ -139,6 +143,9 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	case 'o':
 		o->socket = optarg;
 		return 0;
+	case 'q':
+		progress_quiet();
+		return 0;
 	case 'T':
 		o->tty = true;
 		return env_add(o, "TERM=xterm", err);
@@ -149,7 +156,8 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 		o->help = true;
 		return 0;
 	case ':':
-		return err_set(err, EINVAL, "%s wants a value", argv[optind - 1]);
+		return err_set(err, EINVAL, "%s wants a value; see casemate run --help",
+			       argv[optind - 1]);
 	default:
 		return err_set(err, EINVAL, "unknown option %s; see casemate run --help",
 			       argv[optind - 1]);
@@ -202,7 +210,7 @@ int run_parse(struct run_options *o, int argc, char **argv, struct err *err)
 		env_add(o, env_default[i], err);
 	opterr = 0;
 	/* '+': the task's own options are not ours, also without "--". */
-	while ((option = getopt_long(argc, argv, "+:", options_known, NULL)) >= 0) {
+	while ((option = getopt_long(argc, argv, "+:h", options_known, NULL)) >= 0) {
 		r = parse_one(o, option, argv, err);
 		if (r < 0)
 			return r;

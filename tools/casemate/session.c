@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -147,43 +148,4 @@ int session_open(struct casemate **ret, const char *socket, bool start)
 	session_fail(*ret);
 	casemate_close(*ret);
 	return EXIT_CASEMATE;
-}
-
-static void json_string(FILE *to, const char *text, size_t len)
-{
-	putc('"', to);
-	for (size_t i = 0; i < len; i++) {
-		unsigned char ch = (unsigned char)text[i];
-
-		if (ch == '"' || ch == '\\')
-			fprintf(to, "\\%c", ch);
-		else if (ch < 32)
-			fprintf(to, "\\u%04x", ch);
-		else
-			putc(ch, to);
-	}
-	putc('"', to);
-}
-
-void session_json(const struct casemate *c, FILE *to)
-{
-	fputs("[", to);
-	for (size_t i = 0; i < casemate_items(c); i++) {
-		const char *word;
-
-		fputs(i ? ",\n {" : "\n {", to);
-		for (size_t n = 0; (word = casemate_item_word(c, i, n)); n++) {
-			size_t name = strcspn(word, "=");
-
-			fputs(n ? ", " : "", to);
-			json_string(to, word, name);
-			fputs(": ", to);
-			if (word[name])
-				json_string(to, word + name + 1, strlen(word + name + 1));
-			else
-				fputs("true", to);
-		}
-		fputs("}", to);
-	}
-	fputs("\n]\n", to);
 }

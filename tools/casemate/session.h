@@ -5,7 +5,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "api/casemate.h"
 
@@ -36,8 +35,5 @@ int session_connect(struct casemate *c, const char *vm, const char *target,
 /* The answer to a bound forward has come: says where it listens, and on stderr what fails, until
  * a signal or its end. Returns the exit status. */
 int session_forward(struct casemate *c);
-
-/* A list's lines as a JSON array of objects. */
-void session_json(const struct casemate *c, FILE *to);
 
 #endif

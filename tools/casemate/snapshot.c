@@ -16,21 +16,23 @@
 
 #include "base/fd.h"
 #include "tools/casemate/casemate.h"
+#include "tools/casemate/progress.h"
 
 static const char usage[] =
 	"usage: casemate snapshot inspect [--json] FILE\n"
-	"       casemate snapshot verify FILE...\n"
-	"       casemate snapshot compact -o OUT [--sync] FILE...\n"
+	"       casemate snapshot verify [--quiet] FILE...\n"
+	"       casemate snapshot compact -o OUT [--sync] [--quiet] FILE...\n"
 	"  inspect    print header, sections, saved state and memory map\n"
 	"  verify     check everything; several files are a chain, parent first\n"
 	"  compact    fold a chain, parent first, into one full snapshot\n"
 	"  --json     one JSON object\n"
 	"  -o OUT     the new file; one of that name is replaced when the new one is whole\n"
-	"  --sync     have it on the disk before saying so\n";
+	"  --sync     have it on the disk before saying so\n"
+	"  --quiet    no progress on a terminal, and no line about what is good or was made\n";
 
 struct options {
 	const char *output;
-	bool json, sync, help;
+	bool json, sync, quiet, help;
 };
 
 /* ---- Files ---- */
@@ -98,6 +100,22 @@ int snapshot_files_check(const struct snapshot_files *files)
 	return 0;
 }
 
+static void on_step(void *arg, uint64_t done, uint64_t total)
+{
+	const struct snapshot_file *file = arg;
+	char what[64];
+
+	snprintf(what, sizeof(what), "%s %.40s", file->doing, file->path);
+	progress_bytes(what, done, total);
+}
+
+void snapshot_progress_say(struct snapshot_file *file, const char *doing)
+{
+	file->doing = doing;
+	file->progress = (struct snapshot_progress){ .step = on_step, .arg = file };
+	file->snapshot.progress = progress_wanted() ? &file->progress : NULL;
+}
+
 /* ---- Verbs ---- */
 
 static int inspect(const struct snapshot_files *files, const struct options *options)
@@ -121,10 +139,14 @@ static int verify(const struct snapshot_files *files, const struct options *opti
 		char id[2 * SNAPSHOT_DIGEST + 1];
 		struct err err = ERR_INIT;
 
+		snapshot_progress_say(&files->file[i], "verifying");
 		if (snapshot_verify(snapshot, &err) < 0) {
 			status = casemate_fail("%s: %s", files->file[i].path, err.text);
 			break;
 		}
+		progress_show(NULL);
+		if (options->quiet)
+			continue;
 		snapshot_id_text(&snapshot->id, id);
 		printf("%s: good: %s, %llu MiB of memory, %llu pages held, id %s\n",
 		       files->file[i].path, snapshot->incremental ? "incremental" : "full",
@@ -138,12 +160,13 @@ static int compact(const struct snapshot_files *files, const struct options *opt
 {
 	int status = snapshot_files_check(files);
 
-	return status ? status : snapshot_compact_files(files, options->output, options->sync);
+	return status ? status : snapshot_compact_files(files, options->output, options->sync,
+							options->quiet);
 }
 
 /* ---- Command line ---- */
 
-enum { OPTION_JSON = 256, OPTION_SYNC };
+enum { OPTION_JSON = 256, OPTION_SYNC, OPTION_QUIET };
 
 static const struct verb {
 	const char *name;
@@ -169,6 +192,7 @@ static int options_read(const struct verb *verb, int argc, char **argv,
 		{ "json", no_argument, NULL, OPTION_JSON },
 		{ "output", required_argument, NULL, 'o' },
 		{ "sync", no_argument, NULL, OPTION_SYNC },
+		{ "quiet", no_argument, NULL, OPTION_QUIET },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -183,6 +207,8 @@ static int options_read(const struct verb *verb, int argc, char **argv,
 			options->json = true;
 		else if (c == OPTION_SYNC && verb->output)
 			options->sync = true;
+		else if (c == OPTION_QUIET && !verb->json)
+			options->quiet = true;
 		else if (c == 'o' && verb->output)
 			options->output = optarg;
 		else if (c == ':')
@@ -192,6 +218,8 @@ static int options_read(const struct verb *verb, int argc, char **argv,
 	}
 	if (options->help)
 		return 0;
+	if (options->quiet)
+		progress_quiet();
 	if (optind == argc)
 		return usage_fail(verb->name, "no file is given");
 	if (verb->one && argc - optind > 1)

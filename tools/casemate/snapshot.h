@@ -13,6 +13,8 @@ struct snapshot_file {
 	int fd;
 	struct snapshot snapshot;
 	bool open;
+	struct snapshot_progress progress;
+	const char *doing;
 };
 
 /* Files in the order of the command line. */
@@ -29,7 +31,11 @@ void snapshot_files_close(struct snapshot_files *files);
 /* Says of which file the chain's links are wrong. Returns 0 or EXIT_CASEMATE. */
 int snapshot_files_check(const struct snapshot_files *files);
 
+/* From here on a terminal is told how far `doing` the file is. */
+void snapshot_progress_say(struct snapshot_file *file, const char *doing);
+
 /* `casemate snapshot compact`, options read. Returns the exit status. */
-int snapshot_compact_files(const struct snapshot_files *files, const char *output, bool sync);
+int snapshot_compact_files(const struct snapshot_files *files, const char *output, bool sync,
+			   bool quiet);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "pool/save.h"
 #include "tools/casemate/casemate.h"
+#include "tools/casemate/progress.h"
 #include "tools/casemate/snapshot.h"
 
 /* For the signal handler. */
@@ -48,7 +49,8 @@ static void signals_hold(bool hold)
 	sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-int snapshot_compact_files(const struct snapshot_files *files, const char *output, bool sync)
+int snapshot_compact_files(const struct snapshot_files *files, const char *output, bool sync,
+			   bool quiet)
 {
 	struct err err = ERR_INIT, why = ERR_INIT;
 	struct snapshot_id id;
@@ -60,6 +62,7 @@ int snapshot_compact_files(const struct snapshot_files *files, const char *outpu
 	signals_hold(true);
 	r = save_begin(&save, output, sync, &err);
 	signals_hold(false);
+	snapshot_progress_say(&files->file[files->count - 1], "folding up to");
 	if (r == 0 && snapshot_compact(files->chain, files->count, save.fd, &id, &why) < 0)
 		r = err_set(&err, -why.code, "%s: %s", output, why.text);
 	signals_hold(true);
@@ -67,8 +70,11 @@ int snapshot_compact_files(const struct snapshot_files *files, const char *outpu
 		r = save_commit(&save, &id, &err);
 	save_abandon(&save);
 	signals_hold(false);
+	progress_show(NULL);
 	if (r < 0)
 		return casemate_fail("%s", err.text);
+	if (quiet)
+		return 0;
 	snapshot_id_text(&id, text);
 	printf("%s: full, id %s\n", output, text);
 	return 0;

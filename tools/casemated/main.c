@@ -86,10 +86,13 @@ static void usage(void)
 	     "  --image FILE      the default root image\n"
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
-	     "  --session         end when there is no VM and no client (--session-idle TIME)\n"
 	     "  --forward-any     let admins forward from other than loopback addresses\n"
+	     "  --session         end when there was no VM and no client for a while\n"
+	     "  --session-idle TIME   that while; default 10s\n"
+	     "  --ready-fd FD     write \"ok\" and a newline there when it serves\n"
 	     "  --verbose         say events on stderr\n"
 	     "  --vmm, --kernel, --initd FILE   use these instead of those beside casemated\n"
+	     "  --help            say this\n"
 	     "docs/PROTOCOL.md describes what it speaks; casemate doctor looks for trouble.");
 }
 
