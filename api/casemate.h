@@ -37,6 +37,7 @@ extern "C" {
 
 #define CASEMATE_REFUSED	1
 #define CASEMATE_KEPT_MAX	(8u << 20)
+#define CASEMATE_LIST_MAX	(64u << 20)	/* bytes of an answer's items */
 
 struct casemate;
 
@@ -128,6 +129,31 @@ int casemate_next(struct casemate *c, struct casemate_event *ret, int timeout_ms
 const char *casemate_event_value(const struct casemate *c, const char *name);
 /* Word number n of what casemate_next() gave last, or NULL behind the last. */
 const char *casemate_event_word(const struct casemate *c, size_t n);
+
+/*
+ * Files in a VM (docs/PROTOCOL.md, "Files"). options (NULL: none) are the protocol's, such as
+ * "user=1000", up to a NULL. These calls block until all is done; what other commands say
+ * meanwhile is kept. CASEMATE_REFUSED is also what the guest refuses: then casemate_error() is
+ * its errno and casemate_code() that number's name, such as "ENOSPC". It is 0 for all else;
+ * codes of ours are "LOCAL" (reading or writing fd failed), "TIMEOUT", "KILLED", "LOST".
+ */
+int casemate_error(const struct casemate *c);
+/* ls, stat, mkdir, mv, rm, chmod: words begin with the verb and the VM, up to a NULL. The
+ * lines that ls and stat say are then the items (casemate_item_value). */
+int casemate_file(struct casemate *c, const char *const *words);
+/* Sends all of fd, from where it stands to its end. The file appears when it is whole. */
+int casemate_put(struct casemate *c, const char *vm, const char *path,
+		 const char *const *options, int fd);
+/* Writes the file to fd, which is not truncated before. */
+int casemate_get(struct casemate *c, const char *vm, const char *path,
+		 const char *const *options, int fd);
+/* Begins to watch; one watch a connection, until its end has come. */
+int casemate_watch(struct casemate *c, const char *vm, const char *path,
+		   const char *const *options, unsigned long long *ret_exec);
+/* Returns 1 with the next line as the only item, or with no item: that was the end, and
+ * casemate_message() says why it came ("": what was watched has gone); 0 when timeout_ms (-1:
+ * none) is over; or -errno. */
+int casemate_watch_next(struct casemate *c, unsigned long long exec, int timeout_ms);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * libcasemate; see casemate.h.
- *
- * Lines are read until the answer is there; others (signs ! of streams and events) are copied
- * to a list, from which casemate_next() takes them first. A copy is one block: the struct, the
- * pointers, the words, the chunk.
- */
-#include "api/casemate.h"
+/* libcasemate: the connection, its answers and streams; see client.h and casemate.h. */
+#include "api/client.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,33 +17,12 @@
 #include "api/path.h"
 #include "base/fd.h"
 
-#define API __attribute__((visibility("default")))
-#define READ_SIZE	16384u
-
-struct kept {
-	struct kept *next;
-	char tag[LINE_TAG_MAX + 1];	/* "": none */
-	size_t size, count, chunk_len;
-	const uint8_t *chunk;
-	char *words[];
-};
-
-struct casemate {
-	int fd;
-	struct line_reader reader;
-	char *text;			/* of the request */
-	struct kept *answer, *items, **items_end, *stream, **stream_end, *given;
-	size_t item_count, kept_bytes;
-	char code[LINE_TAG_MAX];
-	char message[512], hint[256];
-	uint64_t calls;
-	char tag[LINE_TAG_MAX + 1];	/* of the call under way */
-	bool broken;
-};
+#define READ_SIZE	65536u
+#define UNASKED		"unasked"	/* tag of requests whose answer nobody waits for */
 
 static int answer_wait(struct casemate *c);
 
-static int broken(struct casemate *c, int error, const char *what)
+int client_broken(struct casemate *c, int error, const char *what)
 {
 	snprintf(c->message, sizeof(c->message), "%s%s%s", what, error ? ": " : "",
 		 error ? strerror(error) : "");
@@ -68,12 +41,13 @@ static void list_free(struct kept **list)
 	}
 }
 
-static void answer_drop(struct casemate *c)
+void client_answer_drop(struct casemate *c)
 {
 	list_free(&c->answer);
-	list_free(&c->items);
-	c->items_end = &c->items;
-	c->item_count = 0;
+	for (size_t i = 0; i < c->item_count; i++)
+		free(c->items[i]);
+	c->item_count = c->item_bytes = 0;
+	c->error = 0;
 	c->code[0] = c->message[0] = c->hint[0] = '\0';
 }
 
@@ -86,22 +60,22 @@ API int casemate_open(struct casemate **ret, const char *path)
 	*ret = c;
 	if (!c)
 		return -ENOMEM;
-	c->items_end = &c->items;
 	c->stream_end = &c->stream;
 	line_reader_init(&c->reader);
+	line_reader_init(&c->watch);
 	c->text = malloc(LINE_BYTES_MAX);
 	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (!c->text || c->fd < 0)
-		return broken(c, c->text ? errno : ENOMEM, "cannot make a socket");
+		return client_broken(c, c->text ? errno : ENOMEM, "cannot make a socket");
 	if (api_socket_path(path, address.sun_path, sizeof(address.sun_path), &err) < 0)
-		return broken(c, ENAMETOOLONG, err.text);
+		return client_broken(c, ENAMETOOLONG, err.text);
 	if (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		char what[160];
 		int error = errno;
 
 		snprintf(what, sizeof(what), "cannot reach casemated at %.110s",
 			 address.sun_path);
-		return broken(c, error, what);
+		return client_broken(c, error, what);
 	}
 	/* The greeting is an answer like others, or the refusal to serve us. */
 	return answer_wait(c);
@@ -111,10 +85,12 @@ API void casemate_close(struct casemate *c)
 {
 	if (!c)
 		return;
-	answer_drop(c);
+	client_answer_drop(c);
 	list_free(&c->stream);
 	list_free(&c->given);
 	line_reader_done(&c->reader);
+	line_reader_done(&c->watch);
+	free(c->items);
 	free(c->text);
 	fd_close(c->fd);
 	free(c);
@@ -127,24 +103,27 @@ API int casemate_fd(const struct casemate *c)
 
 /* ---- Reading ---- */
 
-static struct kept *line_keep(struct casemate *c, const struct line *line)
+struct kept *client_line_keep(const struct line *line, const char *sign)
 {
-	size_t size = sizeof(struct kept) + (line->count + 1) * sizeof(char *) +
-		      line->chunk_len;
+	size_t count = line->count + (sign != NULL);
+	size_t size = sizeof(struct kept) + (count + 1) * sizeof(char *) + line->chunk_len;
 	struct kept *k;
 	/* A tag stands behind the sign. */
-	bool tagged = line->count > 1 && line->words[1][0] == '@';
+	bool tagged = !sign && line->count > 1 && line->words[1][0] == '@';
 	char *at;
 
+	size += sign ? strlen(sign) + 1 : 0;
 	for (size_t i = 0; i < line->count; i++)
 		size += strlen(line->words[i]) + 1;
-	if (size > CASEMATE_KEPT_MAX - c->kept_bytes)
-		return NULL;
 	k = malloc(size);
 	if (!k)
 		return NULL;
 	*k = (struct kept){ .size = size, .chunk_len = line->chunk_len };
-	at = (char *)(k->words + line->count + 1);
+	at = (char *)(k->words + count + 1);
+	if (sign) {
+		k->words[k->count++] = strcpy(at, sign);
+		at += strlen(sign) + 1;
+	}
 	for (size_t i = 0; i < line->count; i++) {
 		size_t n = strlen(line->words[i]) + 1;
 
@@ -162,6 +141,37 @@ static struct kept *line_keep(struct casemate *c, const struct line *line)
 	return k;
 }
 
+int client_item_add(struct casemate *c, struct kept *k)
+{
+	if (k->size > CASEMATE_LIST_MAX - c->item_bytes)
+		return -E2BIG;
+	if (c->item_count == c->item_cap) {
+		size_t cap = c->item_cap * 2 + 16;
+		struct kept **items = realloc(c->items, cap * sizeof(struct kept *));
+
+		if (!items)
+			return -ENOMEM;
+		c->items = items;
+		c->item_cap = cap;
+	}
+	c->items[c->item_count++] = k;
+	c->item_bytes += k->size;
+	return 0;
+}
+
+/* Puts a line of a stream aside, for casemate_next(). Returns 0, or -errno with it freed. */
+static int stream_keep(struct casemate *c, struct kept *k)
+{
+	if (k->size > CASEMATE_KEPT_MAX - c->kept_bytes) {
+		free(k);
+		return client_broken(c, ENOBUFS, "casemated says more than is taken from it");
+	}
+	c->kept_bytes += k->size;
+	*c->stream_end = k;
+	c->stream_end = &k->next;
+	return 0;
+}
+
 /* Waits for bytes. Returns 1, 0 when the time is over, or -errno. */
 static int receive(struct casemate *c, int timeout_ms)
 {
@@ -173,16 +183,16 @@ static int receive(struct casemate *c, int timeout_ms)
 	if (r == 0)
 		return 0;
 	if (r < 0)
-		return errno == EINTR ? 0 : broken(c, errno, "cannot wait for casemated");
+		return errno == EINTR ? 0 : client_broken(c, errno, "cannot wait for casemated");
 	do {
 		n = recv(c->fd, bytes, sizeof(bytes), 0);
 	} while (n < 0 && errno == EINTR);
 	if (n == 0)
-		return broken(c, ECONNRESET, "casemated closed the connection");
+		return client_broken(c, ECONNRESET, "casemated closed the connection");
 	if (n < 0)
-		return broken(c, errno, "the connection to casemated was lost");
+		return client_broken(c, errno, "the connection to casemated was lost");
 	if (line_reader_give(&c->reader, bytes, (size_t)n) < 0)
-		return broken(c, ENOMEM, "no memory for what casemated says");
+		return client_broken(c, ENOMEM, "no memory for what casemated says");
 	return 1;
 }
 
@@ -198,13 +208,13 @@ static int line_next(struct casemate *c, struct kept **ret, int timeout_ms)
 		int r = line_reader_next(&c->reader, &line);
 
 		if (r < 0)
-			return broken(c, -r, "casemated does not speak the protocol");
+			return client_broken(c, -r, "casemated does not speak the protocol");
 		if (r > 0) {
 			if (line->why || line->count == 0)
-				return broken(c, 0, "casemated does not speak the protocol");
-			*ret = line_keep(c, line);
-			return *ret ? 1 : broken(c, ENOBUFS, "casemated says more than is "
-						 "taken from it");
+				return client_broken(c, 0, "casemated does not speak the protocol");
+			*ret = client_line_keep(line, NULL);
+			return *ret ? 1 : client_broken(c, ENOMEM, "no memory for what casemated "
+							"says");
 		}
 		r = receive(c, timeout_ms);
 		if (r <= 0)
@@ -260,18 +270,19 @@ static int answer_wait(struct casemate *c)
 			free(k);
 			break;
 		case '*':
-			*c->items_end = k;
-			c->items_end = &k->next;
-			c->item_count++;
-			break;
+			r = client_item_add(c, k);
+			if (r == 0)
+				break;
+			free(k);
+			return client_broken(c, -r, "cannot hold what casemated says");
 		case '!':
-			c->kept_bytes += k->size;
-			*c->stream_end = k;
-			c->stream_end = &k->next;
+			r = stream_keep(c, k);
+			if (r < 0)
+				return r;
 			break;
 		default:
 			free(k);
-			return broken(c, 0, "casemated does not speak the protocol");
+			return client_broken(c, 0, "casemated does not speak the protocol");
 		}
 	}
 }
@@ -287,7 +298,7 @@ static int words_send(struct casemate *c, const char *tag, const char *const *wo
 
 	if (c->broken)
 		return -EPIPE;
-	len = (size_t)snprintf(c->text, LINE_BYTES_MAX, "@%s", tag[0] ? tag : "unasked");
+	len = (size_t)snprintf(c->text, LINE_BYTES_MAX, "@%s", tag[0] ? tag : UNASKED);
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = line_word_add(c->text, LINE_BYTES_MAX - 32, &len, words[i]);
 	if (r < 0) {
@@ -309,7 +320,8 @@ static int words_send(struct casemate *c, const char *tag, const char *const *wo
 			if (n < 0 && errno == EINTR)
 				continue;
 			if (n < 0)
-				return broken(c, errno, "the connection to casemated was lost");
+				return client_broken(c, errno, "the connection to casemated "
+						     "was lost");
 			from += n;
 			left -= (size_t)n;
 		}
@@ -317,13 +329,19 @@ static int words_send(struct casemate *c, const char *tag, const char *const *wo
 	return 0;
 }
 
+int client_say(struct casemate *c, const char *const *words, size_t count, const void *chunk,
+	       size_t chunk_len)
+{
+	return words_send(c, "", words, count, chunk, chunk_len);
+}
+
 API int casemate_call_words(struct casemate *c, const char *const *words, size_t count)
 {
 	int r;
 
-	answer_drop(c);
+	client_answer_drop(c);
 	if (c->broken)
-		return broken(c, EPIPE, "the connection to casemated was lost");
+		return client_broken(c, EPIPE, "the connection to casemated was lost");
 	snprintf(c->tag, sizeof(c->tag), "c%llu", (unsigned long long)++c->calls);
 	r = words_send(c, c->tag, words, count, NULL, 0);
 	return r ? r : answer_wait(c);
@@ -380,11 +398,7 @@ API size_t casemate_items(const struct casemate *c)
 
 static const struct kept *item_find(const struct casemate *c, size_t item)
 {
-	const struct kept *k = c->items;
-
-	while (k && item-- > 0)
-		k = k->next;
-	return k;
+	return item < c->item_count ? c->items[item] : NULL;
 }
 
 API const char *casemate_item_value(const struct casemate *c, size_t item, const char *name)
@@ -399,7 +413,7 @@ API const char *casemate_item_word(const struct casemate *c, size_t item, size_t
 
 /* ---- Commands ---- */
 
-static size_t words_count(const char *const *words)
+size_t client_words_count(const char *const *words)
 {
 	size_t n = 0;
 
@@ -416,8 +430,8 @@ static int command_call(struct casemate *c, const char *const *first,
 	const char *const *const lists[] = { first, options,
 					     argv ? (const char *const[]){ "--", NULL } : NULL,
 					     argv };
-	const char **words = calloc(words_count(first) + words_count(options) +
-				    words_count(argv) + 1, sizeof(*words));
+	const char **words = calloc(client_words_count(first) + client_words_count(options) +
+				    client_words_count(argv) + 1, sizeof(*words));
 	const char *number;
 	size_t count = 0;
 	int r;
@@ -489,6 +503,13 @@ API int casemate_credit(struct casemate *c, unsigned long long exec, size_t byte
 	snprintf(id, sizeof(id), "%llu", exec);
 	snprintf(text, sizeof(text), "%zu", bytes);
 	return words_send(c, "", words, 3, NULL, 0);
+}
+
+static unsigned long long kept_exec(const struct kept *k)
+{
+	const char *id = kept_value(k, "exec");
+
+	return id ? strtoull(id, NULL, 10) : 0;
 }
 
 static int value_int(const struct kept *k, const char *name)
@@ -569,46 +590,81 @@ static int event_read(struct casemate *c, const struct kept *k, struct casemate_
 		return forward_event_read(k, what, e);
 	}
 	return kept_value(k, "event") ? 1 :
-		broken(c, 0, "casemated does not speak the protocol");
+		client_broken(c, 0, "casemated does not speak the protocol");
+}
+
+/* Takes the first line out of the list that is of a command, or of any (0). */
+static struct kept *stream_take(struct casemate *c, unsigned long long exec)
+{
+	struct kept **at = &c->stream, *k;
+
+	while (*at && exec && kept_exec(*at) != exec)
+		at = &(*at)->next;
+	k = *at;
+	if (!k)
+		return NULL;
+	*at = k->next;
+	if (!*at)
+		c->stream_end = at;
+	c->kept_bytes -= k->size;
+	k->next = NULL;
+	return k;
 }
 
 /* Returns 1 with c->given, 0 or -errno. */
-static int stream_next(struct casemate *c, int timeout_ms)
+static int stream_next(struct casemate *c, unsigned long long exec, int timeout_ms)
 {
-	struct kept *k = c->stream;
+	struct kept *k;
+	int r;
 
 	list_free(&c->given);
-	if (!k) {
-		int r = line_next(c, &k, timeout_ms);
-
-		c->given = r > 0 ? k : NULL;
-		return r;
+	k = stream_take(c, exec);
+	while (!k) {
+		r = line_next(c, &k, timeout_ms);
+		if (r <= 0)
+			return r;
+		if (k->words[0][0] == '-' || !strcmp(k->tag, UNASKED)) {
+			/* Nobody waits for it: the end of what it was for says enough. */
+			free(k);
+			k = NULL;
+		} else if (k->words[0][0] != '!') {
+			free(k);
+			return client_broken(c, 0, "casemated does not speak the protocol");
+		} else if (exec && kept_exec(k) != exec) {
+			r = stream_keep(c, k);
+			if (r < 0)
+				return r;
+			k = NULL;
+		}
 	}
-	c->stream = k->next;
-	if (!c->stream)
-		c->stream_end = &c->stream;
-	c->kept_bytes -= k->size;
-	k->next = NULL;
 	c->given = k;
 	return 1;
 }
 
-API int casemate_next(struct casemate *c, struct casemate_event *ret, int timeout_ms)
+static int next(struct casemate *c, unsigned long long exec, struct casemate_event *ret,
+		int timeout_ms)
 {
-	for (;;) {
-		int r = stream_next(c, timeout_ms);
+	int r;
 
+	/* What is not known here is skipped. */
+	do {
+		r = stream_next(c, exec, timeout_ms);
 		if (r <= 0)
 			return r;
-		/* A refusal of stdin or credit: the end of what it was for says so. */
-		if (c->given->words[0][0] == '-')
-			continue;
-		if (c->given->words[0][0] != '!')
-			return broken(c, 0, "casemated does not speak the protocol");
 		r = event_read(c, c->given, ret);
-		if (r != 0)
-			return r;
-	}
+	} while (r == 0);
+	return r;
+}
+
+int client_next_of(struct casemate *c, unsigned long long exec, struct casemate_event *ret,
+		   int timeout_ms)
+{
+	return next(c, exec, ret, timeout_ms);
+}
+
+API int casemate_next(struct casemate *c, struct casemate_event *ret, int timeout_ms)
+{
+	return next(c, 0, ret, timeout_ms);
 }
 
 API const char *casemate_event_value(const struct casemate *c, const char *name)

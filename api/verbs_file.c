@@ -28,6 +28,7 @@ static const struct file_verb {
 	{ "mkdir", 1, "mode parents " ENGINE_OPTIONS, false },
 	{ "mv", 2, ENGINE_OPTIONS, false },
 	{ "rm", 1, "recursive " ENGINE_OPTIONS, false },
+	{ "symlink", 1, "target " ENGINE_OPTIONS, false },
 	{ "chmod", 1, "mode " ENGINE_OPTIONS, false },
 	{ "watch", 1, ENGINE_OPTIONS, false },
 };
@@ -99,6 +100,7 @@ const struct verb verbs_file[] = {
 	  false },
 	{ "mv", verb_file, 4, "mv VM FROM TO [user=] [timeout=]", false },
 	{ "rm", verb_file, 3, "rm VM PATH [recursive=yes] [user=] [timeout=]", false },
+	{ "symlink", verb_file, 4, "symlink VM PATH target=TEXT [user=] [timeout=]", false },
 	{ "chmod", verb_file, 4, "chmod VM PATH mode=OCTAL [user=] [timeout=]", false },
 	{ "watch", verb_file, 3, "watch VM PATH [user=] [timeout=] [window=]", false },
 	{ NULL, NULL, 0, NULL, false },

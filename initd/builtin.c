@@ -20,6 +20,7 @@ static const struct builtin builtins[] = {
 	{"put", 1, "mode size", builtin_put},
 	{"rm", 1, "recursive", builtin_rm},
 	{"stat", 1, "follow", builtin_stat},
+	{"symlink", 1, "target", builtin_symlink},
 	{"watch", 1, "", builtin_watch},
 };
 

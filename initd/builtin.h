@@ -43,6 +43,7 @@ int builtin_connect(char *const *args, char *const *options);
 /* builtin_data.c */
 int builtin_put(char *const *args, char *const *options);
 int builtin_get(char *const *args, char *const *options);
+int builtin_symlink(char *const *args, char *const *options);
 int builtin_mv(char *const *args, char *const *options);
 /* builtin_file.c */
 int builtin_mkdir(char *const *args, char *const *options);

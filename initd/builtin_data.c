@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builtins that move the bytes of a file: put, get, and mv between file systems.
+ * Builtins that make what a name stands for: put, symlink; and get; and mv, which does between
+ * file systems.
  *
  * A file is written beside its name and gets the name when it is whole. Until then it has none
  * at all (O_TMPFILE), so that whatever ends us, the kernel frees it. Where the file system
@@ -80,7 +81,8 @@ static int name_check(struct new_file *f)
 	return 0;
 }
 
-static int new_file_open(struct new_file *f, const char *path)
+/* Looks at the name; the file is made by temporary_open(). */
+static int new_file_begin(struct new_file *f, const char *path)
 {
 	char dir[PATH_MAX];
 	int r;
@@ -94,8 +96,7 @@ static int new_file_open(struct new_file *f, const char *path)
 	f->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (f->dir < 0)
 		return errno;
-	r = name_check(f);
-	return r ? r : temporary_open(f);
+	return name_check(f);
 }
 
 /* Gives the file its name. */
@@ -195,7 +196,9 @@ int builtin_put(char *const *args, char *const *options)
 	if (builtin_option_number(options, "mode", 8, 07777, &mode) ||
 	    builtin_option_number(options, "size", 10, INT64_MAX, &size))
 		return EINVAL;
-	r = new_file_open(&f, args[0]);
+	r = new_file_begin(&f, args[0]);
+	if (!r)
+		r = temporary_open(&f);
 	if (r)
 		return builtin_fail(r, "cannot write", f.path);
 	r = put_bytes(&f, builtin_option(options, "size"), size);
@@ -231,6 +234,24 @@ int builtin_get(char *const *args, char *const *options)
 	return r ? builtin_fail(r, "cannot read", args[0]) : 0;
 }
 
+int builtin_symlink(char *const *args, char *const *options)
+{
+	const char *target = builtin_option(options, "target");
+	struct new_file f;
+	int r;
+
+	if (!target)
+		return builtin_fail(EINVAL, "target= is wanted for", args[0]);
+	r = new_file_begin(&f, args[0]);
+	if (!r)
+		r = temporary_name(&f);
+	if (!r && symlinkat(target, f.dir, f.name) < 0)
+		r = errno;
+	else if (!r && (r = new_file_place(&f)))
+		new_file_drop(&f);
+	return r ? builtin_fail(r, "cannot make", args[0]) : 0;
+}
+
 /* To another file system: only a regular file, copied whole before the old name goes. */
 static int move_across(const char *from, const char *to)
 {
@@ -241,7 +262,9 @@ static int move_across(const char *from, const char *to)
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return EXDEV;
-	r = new_file_open(&f, to);
+	r = new_file_begin(&f, to);
+	if (!r)
+		r = temporary_open(&f);
 	if (r)
 		return r;
 	r = copy(fd, f.fd, UINT64_MAX, &copied);

@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file verbs: casemated, and initd as a program of the host in the place of a VM
 (initd_vmm.c). TAP; names of cases may be given."""
+import json
 import os
 import random
+import shutil
+import stat
+import subprocess
 import sys
 import time
 
 import daemon_test
-from client import Refused, eventually
+from client import SCALE, Refused, eventually
 
 WINDOW = 262144
 
@@ -192,6 +196,134 @@ def case_watch(d):
     wait(b'deleted name="y z"\n')
     w.ask(f'signal {exec_id} TERM')
     assert w.drain(exec_id)[2]['signal'] == '15'
+
+
+def command(d):
+    env = dict(os.environ, CASEMATE_SOCKET=d.path, TZ='UTC')
+
+    def casemate(*argv, status=0, stdin=b''):
+        p = subprocess.run([daemon_test.CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, env=env, timeout=60 * SCALE)
+        assert p.returncode == status, f'{argv}: {p.returncode}, {p.stdout} {p.stderr}'
+        return p.stderr if status else p.stdout
+    d.client().ask('create name=a')
+    return casemate
+
+
+@guest
+def case_command(d):
+    casemate = command(d)
+    assert casemate('mkdir', '-p', 'a:/tmp/x/y', 'a:/tmp/z') == b''
+    data = random.randbytes(3_000_000)
+    path = os.path.join(d.dir, 'file')
+    with open(path, 'wb') as f:
+        f.write(data)
+    os.chmod(path, 0o751)
+    casemate('cp', path, 'a:/tmp/x/y')
+    assert casemate('cat', 'a:/tmp/x/y/file') == data
+    assert casemate('cat', '--offset', '7', '--length', '3', 'a:/tmp/x/y/file') == data[7:10]
+    assert casemate('cat', 'a:/tmp/x/y/file', 'a:/tmp/x/y/file') == data + data
+    casemate('cp', 'a:/tmp/x/y/file', path + '2')
+    with open(path + '2', 'rb') as f:
+        assert f.read() == data
+    assert os.stat(path + '2').st_mode & 0o7777 == 0o751
+    casemate('cp', '-', 'a:/tmp/in', stdin=data)
+    assert casemate('cp', 'a:/tmp/in', '-') == data
+    assert casemate('cp', 'a:/tmp/in', '/dev/null') == b''
+    listed = json.loads(casemate('ls', '-r', '--json', 'a:/tmp'))
+    assert [e['name'] for e in listed] == ['in', 'x', 'x/y', 'x/y/file', 'z'], listed
+    assert listed[3]['size'] == 3_000_000 and listed[3]['mode'] == '0751'
+    assert casemate('ls', 'a:/tmp').splitlines()[0].startswith(b'-rw-r--r--     0     0  ')
+    casemate('chmod', '600', 'a:/tmp/in')
+    assert json.loads(casemate('stat', '--json', 'a:/tmp/in'))[0]['mode'] == '0600'
+    casemate('mv', 'a:/tmp/in', 'a:/tmp/out')
+    assert b'a: recursive=yes' in casemate('rm', 'a:/tmp/x', status=1)
+    casemate('rm', '-r', 'a:/tmp/x', 'a:/tmp/out', 'a:/tmp/z')
+    assert casemate('ls', 'a:/tmp') == b''
+    assert b'No such file' in casemate('cat', 'a:/tmp/none', status=1)
+    assert b'No such file' in casemate('ls', 'a:/tmp/none', status=1)
+    assert b'No such file' in casemate('watch', 'a:/tmp/none', status=1)
+    assert b'Permission denied' in casemate('cp', path, 'a:/file', '--user', '65534', status=1)
+    for argv in (('cp', path, path), ('cp', 'a:/x', 'a:/y'), ('cat', 'x'), ('cat', 'a:x'),
+                 ('mv', 'a:/x', 'b:/y'), ('cat', 'b:/x'), ('cp', d.dir, 'a:/tmp'),
+                 ('cp', 'a:/tmp', d.dir), ('cp', path + '9', 'a:/tmp')):
+        casemate(*argv, status=125)
+    assert casemate('watch', '--timeout', '300ms', 'a:/tmp', status=124) == b''
+
+
+def tree(top):
+    found = {}
+    for at, dirs, files in os.walk(top):
+        for name in dirs + files:
+            path = os.path.join(at, name)
+            mode = os.lstat(path).st_mode
+            what = os.readlink(path) if os.path.islink(path) else None
+            if stat.S_ISREG(mode):
+                with open(path, 'rb') as f:
+                    what = f.read()
+            found[os.path.relpath(path, top)] = (mode, what)
+    return found
+
+
+@guest
+def case_trees(d):
+    casemate = command(d)
+    top = os.path.join(d.dir, 'top')
+    os.makedirs(top + '/a/b')
+    os.makedirs(top + '/ro')
+    for name in 'one', 'a/two words', 'a/b/\n', 'ro/x', 'a/b/\udc80':
+        with open(os.path.join(top, name), 'wb') as f:
+            f.write(random.randbytes(70000))
+    os.chmod(top + '/one', 0o640)
+    os.symlink('../nowhere', top + '/a/link')
+    os.symlink('a', top + '/dirlink')
+    os.chmod(top + '/ro', 0o555)
+    want = tree(top)
+    casemate('cp', '-r', top, 'a:/tmp/new')
+    casemate('cp', '-r', top, 'a:/tmp/new')
+    casemate('cp', '-r', 'a:/tmp/new', d.dir + '/got')
+    assert tree(d.dir + '/got/top') == want
+    casemate('rm', '-r', 'a:/tmp/new/top')
+    casemate('cp', '-r', 'a:/tmp/new', d.dir + '/again')
+    assert tree(d.dir + '/again') == want
+    # Over what is there.
+    casemate('cp', '-r', 'a:/tmp/new/', d.dir + '/again/..')
+    casemate('cp', '-r', 'a:/tmp/new', d.dir + '/again')
+    assert tree(d.dir + '/again/new') == want
+    # What is neither file nor directory is left out, and the rest copied.
+    os.mkfifo(top + '/fifo')
+    assert b'left out' in casemate('cp', '-r', top, 'a:/tmp/second', status=125)
+    casemate('cp', '-r', 'a:/tmp/second', d.dir + '/second')
+    assert tree(d.dir + '/second') == want
+
+
+def case_hostile_guest(d):
+    """What a guest says cannot make `cp` write elsewhere, or anything set-uid."""
+    casemate = command(d)
+    out = os.path.join(d.dir, 'out')
+
+    def copy(path, status):
+        os.mkdir(out)
+        said = casemate('cp', '-r', f'a:/{path}', out + '/to', status=status)
+        assert not os.path.lexists(out + '/escaped') and not os.path.exists('/tmp/escaped')
+        found = tree(out)
+        shutil.rmtree(out)
+        return said, found
+    for path in 'up', 'up-later', 'absolute', 'empty', 'nameless':
+        said, found = copy(path, 125)
+        assert b'cannot be' in said and not found, (path, said, found)
+    for path in 'quote', 'chunk', 'half', 'blank':
+        said, found = copy(path, 125)
+        assert b'does not speak' in said and not found, (path, said, found)
+    # Links are made last, and nothing is written through one.
+    said, found = copy('link', 125)
+    assert sorted(found) == ['to', 'to/l'], found
+    said, found = copy('twice', 125)
+    assert found['to/x'][1] == b'data', found
+    found = copy('setuid', 0)[1]
+    assert [found[n][0] & 0o7777 for n in ('to/x', 'to/d', 'to')] == [0o777] * 3, found
+    for argv in ('ls', 'a:/control'), ('ls', '-r', '--json', 'a:/control'):
+        assert b'\x1b' not in casemate(*argv)
 
 
 if __name__ == '__main__':

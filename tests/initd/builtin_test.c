@@ -474,6 +474,13 @@ static void test_names(void)
 	CU_ASSERT_EQUAL(mkdir("d", 0755), 0);
 	CU_ASSERT_EQUAL(run(0, "mv", "b", "d"), EISDIR);
 	CU_ASSERT_EQUAL(run(0, "mv", "b"), EINVAL);
+	CU_ASSERT_EQUAL(run(0, "symlink", "l", "target=some where"), 0);
+	CU_ASSERT_EQUAL(run(0, "symlink", "l", "target=b"), 0);
+	file_check("l", "one", 3);
+	CU_ASSERT_EQUAL(run(0, "symlink", "d", "target=b"), EISDIR);
+	CU_ASSERT_EQUAL(run(0, "symlink", "l"), EINVAL);
+	CU_ASSERT_EQUAL(run(0, "symlink", "l", "target="), ENOENT);
+	CU_ASSERT_EQUAL(entries("."), 3);
 	CU_ASSERT_EQUAL(run(0, "chmod", "b", "mode=0400"), 0);
 	CU_ASSERT_EQUAL(mode_of("b"), 0400);
 	CU_ASSERT_EQUAL(run(0, "chmod", "b"), EINVAL);

@@ -11,6 +11,7 @@
 
 #include "base/utf8.h"
 #include "tools/casemate/casemate.h"
+#include "tools/casemate/files.h"
 #include "tools/casemate/listing.h"
 #include "tools/casemate/words.h"
 
@@ -56,7 +57,9 @@ int cmd_exec(int argc, char **argv)
 int cmd_ls(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		{ "--label", "label=", 'v', "TEXT", "only those with this label" },
+		{ "--label", "label=", 'v', "TEXT", "only VMs with this label" },
+		{ "-r", "", 'y', NULL, "a directory with all that is below" },
+		{ "--user", "", 'v', "UID[:GID]", "a directory, as this user of the guest" },
 		OPTION_JSON, OPTION_SOCKET, OPTIONS_END,
 	};
 	static const struct listing_column columns[] = {
@@ -69,8 +72,11 @@ int cmd_ls(int argc, char **argv)
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "ls [options]", &c, &status))
+	if (!words_begin(&w, rules, argc, argv, 0, 1, false, "ls [options] [VM:DIR]", &c,
+			 &status))
 		return status;
+	if (w.rest_count)
+		return end(c, files_list(c, &w, w.rest[0]));
 	status = words_ask(c, &w, "list", "usage=yes", NULL);
 	if (status == 0 && words_own(&w, "--json"))
 		listing_json(c);

@@ -95,7 +95,7 @@ static int line_read(struct words *w, const struct option_rule *rules, int argc,
 			*ret_help = true;
 			return 0;
 		}
-		if (!rule && argv[i][0] == '-')
+		if (!rule && argv[i][0] == '-' && argv[i][1])
 			return casemate_fail("unknown option %s; see casemate %s --help",
 					     argv[i], argv[0]);
 		if (wants && i + 1 == argc)

@@ -1,0 +1,226 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The file verbs with a real VM: initd's builtins on the guest's kernel.
+. "$(dirname "$0")/lib.sh"
+
+# cm ARG...: the command; streams in $T/out and $T/err, status in $status.
+cm() {
+	status=0
+	timeout -s KILL $((LIMIT * SCALE)) "$CASEMATE" "$@" >"$T/out" 2>"$T/err" \
+		<"${input:-/dev/null}" || status=$?
+}
+
+begin() {
+	cm run "${image[@]}" --keep box -- true
+	want_status 0
+}
+
+stop() {
+	cm stop
+	want_status 0
+	local i
+	for i in $(seq $((10 * SCALE))); do
+		[ -e "$XDG_RUNTIME_DIR/casemate/casemate.sock" ] || break
+		sleep 0.1
+	done
+	rm -rf "$XDG_RUNTIME_DIR/casemate"
+	want_clean
+}
+
+test_put_and_get() {
+	begin
+	head -c 3000001 /dev/urandom >"$T/data"
+	chmod 751 "$T/data"
+	cm cp "$T/data" box:/tmp/file
+	want_status 0
+	cm exec box -- stat -c '%a %s %u' /tmp/file
+	want_out '751 3000001 0'
+	cm exec box -- md5sum /tmp/file
+	[ "$(cut -c1-32 "$T/out")" = "$(md5sum <"$T/data" | cut -c1-32)" ] ||
+		fail "the guest has other bytes"
+	cm cp box:/tmp/file "$T/back"
+	want_status 0
+	want_file "$T/data" "$T/back"
+	[ "$(stat -c %a "$T/back")" = 751 ] || fail "the mode is $(stat -c %a "$T/back")"
+	cm cat --offset 1000000 --length 5 box:/tmp/file
+	cmp -s "$T/out" <(tail -c +1000001 "$T/data" | head -c 5) || fail "a part is wrong"
+	# What has no size.
+	cm cat box:/proc/self/comm
+	want_status 0
+	[ -s "$T/out" ] || fail "/proc/self/comm is empty"
+	# A file of the image is replaced, in the VM's memory.
+	cm exec box -- sh -c 'ls -l /bin/busybox >/tmp/before'
+	cm cp - box:/etc/profile
+	cm cat box:/etc/profile
+	want_out ''
+	# One that runs.
+	printf '#!/bin/sh\necho script "$@"\n' >"$T/script"
+	chmod 755 "$T/script"
+	cm cp "$T/script" box:/usr/bin/script
+	cm exec box -- script here
+	want_out 'script here'
+	stop
+}
+
+test_refusals() {
+	begin
+	cm cat box:/tmp/none
+	want_status 1
+	want_err_line 'No such file or directory'
+	cm cp "$T/err" box:/no/such/file
+	want_status 1
+	cm cp --user 1000 "$T/err" box:/etc/x
+	want_status 1
+	want_err_line 'Permission denied'
+	cm rm box:/tmp
+	want_status 1
+	want_err_line 'Is a directory'
+	cm ls box:/tmp
+	want_out ''
+	stop
+}
+
+test_names() {
+	begin
+	cm mkdir -p --mode 700 box:/tmp/d/e
+	input=$T/err cm cp - "box:/tmp/d/a \"b\"
+c"
+	want_status 0
+	cm mv "box:/tmp/d/a \"b\"
+c" box:/tmp/d/plain
+	want_status 0
+	cm exec box -- ln -s plain /tmp/d/link
+	cm ls -r --json box:/tmp
+	python3 - "$T/out" <<-'END' || fail "ls: $(head -c 300 "$T/out")"
+		import json, sys
+		found = {e['name']: e for e in json.load(open(sys.argv[1]))}
+		assert sorted(found) == ['d', 'd/e', 'd/link', 'd/plain'], found
+		assert found['d/link']['target'] == 'plain'
+		assert found['d/e']['mode'] == '0700' and found['d/e']['type'] == 'dir'
+	END
+	cm chmod 4711 box:/tmp/d/plain
+	cm exec box -- stat -c %a /tmp/d/plain
+	want_out 4711
+	cm rm -r box:/tmp/d
+	want_status 0
+	cm ls box:/tmp
+	want_out ''
+	# From one file system to another.
+	cm cp "$T/err" box:/tmp/x
+	cm mv box:/tmp/x box:/etc/x
+	want_status 0
+	cm exec box -- ls /etc/x
+	want_out /etc/x
+	stop
+}
+
+test_trees() {
+	begin
+	mkdir -p "$T/top/a/b" "$T/top/empty"
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		head -c $((i * 10000)) /dev/urandom >"$T/top/a/b/file $i"
+	done
+	ln -s ../a "$T/top/empty/link"
+	cm cp -r "$T/top" box:/tmp/top
+	want_status 0
+	cm cp -r box:/tmp/top "$T/back"
+	want_status 0
+	diff -r --no-dereference "$T/top" "$T/back" >"$T/diff" || fail "$(head -3 "$T/diff")"
+	cm exec box -- sh -c 'find /tmp/top | wc -l'
+	want_out 15
+	stop
+	rm -rf "$T/top" "$T/back"
+}
+
+# A client that dies leaves no part of a file; nor does a full file system.
+test_nothing_half() {
+	local i
+	begin
+	mkfifo "$T/fifo"
+	"$CASEMATE" cp - box:/tmp/half <"$T/fifo" 2>"$T/err" &
+	local pid=$!
+	exec 9>"$T/fifo"
+	head -c 200000 /dev/zero >&9
+	for i in $(seq $((LIMIT * SCALE))); do
+		cm info --json box
+		! grep -q '"put"' "$T/out" || break
+		sleep 0.5
+	done
+	grep -q '"put"' "$T/out" || fail "no put is under way"
+	kill -KILL $pid
+	wait $pid
+	exec 9>&-
+	rm -f "$T/fifo"
+	for i in $(seq $((LIMIT * SCALE))); do
+		cm info --json box
+		grep -q '"put"' "$T/out" || break
+		sleep 0.5
+	done
+	cm exec box -- sh -c 'ls -A /tmp | wc -l'
+	want_out 0
+	cm run "${image[@]}" --mem 48M --keep small -- true
+	head -c 30000000 /dev/zero >"$T/big"
+	cm cp "$T/big" small:/tmp/big
+	want_status 1
+	want_err_line 'No space left'
+	cm exec small -- sh -c 'ls -A /tmp | wc -l'
+	want_out 0
+	# Nothing holds the memory.
+	head -c 15000000 /dev/zero >"$T/big"
+	cm cp "$T/big" small:/tmp/big
+	want_status 0
+	rm -f "$T/big"
+	stop
+}
+
+test_watch() {
+	local i
+	begin
+	"$CASEMATE" watch box:/tmp >"$T/events" 2>"$T/err" </dev/null &
+	local pid=$!
+	for i in $(seq $((LIMIT * SCALE))); do
+		grep -q watching "$T/events" && break
+		sleep 0.2
+	done
+	cm exec box -- sh -c 'echo x >/tmp/a; mv /tmp/a /tmp/b; rm /tmp/b'
+	for i in $(seq $((LIMIT * SCALE))); do
+		grep -q 'deleted b' "$T/events" && break
+		sleep 0.2
+	done
+	kill $pid
+	wait $pid
+	[ "$(grep -v -e attributes -e modified "$T/events" | tr '\n' ,)" = \
+		"watching ,created a,written a,moved-from a,moved-to b,deleted b," ] ||
+		fail "the events are $(tr '\n' , <"$T/events")"
+	stop
+}
+
+# A put goes on in a VM that is forked, and ends in the source.
+test_fork_meanwhile() {
+	local child i
+	begin
+	mkfifo "$T/fifo"
+	"$CASEMATE" cp - box:/tmp/file <"$T/fifo" 2>"$T/err" &
+	local pid=$!
+	exec 9>"$T/fifo"
+	head -c 100000 /dev/zero >&9
+	for i in $(seq $((LIMIT * SCALE))); do
+		cm info --json box
+		! grep -q '"put"' "$T/out" || break
+		sleep 0.5
+	done
+	cm fork 1 box
+	want_status 0
+	child=$(cat "$T/out")
+	head -c 100000 /dev/zero >&9
+	exec 9>&-
+	wait $pid || fail "the put failed"
+	cm exec box -- stat -c %s /tmp/file
+	want_out 200000
+	cm exec "$child" -- sh -c 'ls -A /tmp | wc -l'
+	want_out 0
+	rm -f "$T/fifo"
+	stop
+}
+
+run_cases put_and_get refusals names trees nothing_half watch fork_meanwhile
