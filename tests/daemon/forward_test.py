@@ -535,6 +535,76 @@ def case_churn(d):
     assert not [n for n in os.listdir(d.dir) if n.startswith('s') and n != 'snap'], 'sockets'
 
 
+def serve(name, function):
+    """At an abstract socket: a guest on the host has a /tmp of its own."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind('\0' + name)
+    listener.listen(64)
+
+    def one(s):
+        function(s)
+        s.close()
+
+    def loop():
+        while True:
+            threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
+    threading.Thread(target=loop, daemon=True).start()
+
+
+def echo(s):
+    while data := s.recv(65536):
+        s.sendall(data)
+
+
+def case_initd(d):
+    """With the guest's true initd, as a program of the host in the place of a VM."""
+    if os.geteuid():
+        raise Skip('a guest on the host takes root')
+    served, path = f'forward-test-{os.getpid()}', os.path.join(d.dir, 's')
+    heard = []
+
+    def hear(s):
+        s.sendall(b'banner')
+        s.shutdown(socket.SHUT_WR)
+        heard.append(read_all(s))
+    serve(served, echo)
+    serve(served + '2', hear)
+    c, address = begin(d, f'unix:@{served}')
+    data = random.randbytes(20000000)
+    assert talk(address, data) == data
+    c.ask(f'forward a unix:{path} unix:@{served}')
+    assert talk(f'unix:{path}', data) == data
+    c.ask(f'forward a tcp:0 unix:@{served}2')
+    with dial(forwards(c)[2]['listen']) as s:
+        assert read_all(s) == b'banner'
+        s.sendall(b'heard')
+    eventually(lambda: heard == [b'heard'], heard)
+    c.ask(f'forward a tcp:0 unix:/tmp/none')
+    with dial(forwards(c)[3]['listen']) as s:
+        try:
+            assert not s.recv(10)
+        except ConnectionResetError:
+            pass
+    assert 'No such file' in forwards(c)[3]['trouble'], forwards(c)[3]
+    errors = []
+
+    def one(n):
+        try:
+            assert talk(address, bytes([n]) * 300000) == bytes([n]) * 300000
+        except Exception as e:      # noqa: to be told by the main thread
+            errors.append(e)
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(60)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors, errors[0]
+    eventually(lambda: not c.ask('info a').items, 'commands go on')
+
+
+case_initd.guest = 'initd'
+
+
 def case_command(d):
     """casemate connect and casemate forward."""
     env = dict(os.environ, CASEMATE_SOCKET=d.path)
