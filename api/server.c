@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 
-#define READ_SIZE	16384u
+#define READ_SIZE	65536u
 #define TICK_NS		NS_PER_SEC
 #define TICK_STOPPING_NS	(NS_PER_SEC / 50)
 #define PARTIAL_NS	(60 * NS_PER_SEC)	/* for the rest of a line or chunk */

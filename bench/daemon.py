@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon: exec in a running VM, lease of a ready VM with its first command, 32 clients at
-once, bytes through a command's stdout, memory with idle VMs. CASEMATE_BENCH_FAKE=1 measures the
-daemon alone, with VMMs that have no VM."""
+once, bytes through a command's stdout, files put and got, memory with idle VMs.
+CASEMATE_BENCH_FAKE=1 measures the daemon alone, with VMMs that have no VM (for files: whose
+guest is initd on the host, which takes root)."""
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ RUNS = 200
 CLIENTS = 32
 IDLE_VMS = 50
 BYTES = 64 << 20
+FILE_BYTES = 48 << 20     # fits into half of a VM's memory
 
 
 def timed(function):
@@ -77,9 +79,33 @@ def stdout_rate(d, vm):
     return BYTES / (time.monotonic() - began) / (1 << 20)
 
 
+def file_rates(d, vm, directory):
+    """MiB/s of put and of get, whole: command, daemon, VMM, initd."""
+    here, there = os.path.join(directory, 'bytes'), f'{vm}:/tmp/bytes'
+    with open(here, 'wb') as f:
+        f.write(os.urandom(1 << 20) * (FILE_BYTES >> 20))
+
+    def copied(source, target):
+        began = time.monotonic()
+        subprocess.run([common.CASEMATE, 'cp', '--socket', d.path, source, target],
+                       stdin=subprocess.DEVNULL, check=True)
+        return FILE_BYTES / (time.monotonic() - began) / (1 << 20)
+    rates = []
+    for _ in range(5):
+        rates.append((copied(here, there), copied(there, '/dev/null')))
+        subprocess.run([common.CASEMATE, 'rm', '--socket', d.path, there], check=True)
+    return [r[0] for r in rates], [r[1] for r in rates]
+
+
 def daemon_resident(d):
     with open(f'/proc/{d.process.pid}/statm') as f:
         return int(f.read().split()[1]) * 4096 / (1 << 20)
+
+
+def measure_files(d, vm, fields):
+    put, get = file_rates(d, vm, d.dir)
+    common.emit_values('daemon_put', 'MiB/s', put, **fields)
+    common.emit_values('daemon_get', 'MiB/s', get, **fields)
 
 
 def measure(d):
@@ -91,6 +117,8 @@ def measure(d):
     common.emit_values('daemon_exec_32_clients', 'ms', many(d, 'vm'), **fields)
     common.emit_values('daemon_stdout', 'MiB/s', [stdout_rate(d, 'vm') for _ in range(3)],
                        **fields)
+    if not FAKE:
+        measure_files(d, 'vm', fields)
     c.ask(f'snapshot vm file={path}')
     c.ask(f'template add bench file={path} target=4')
     common.emit_values('daemon_lease_exec', 'ms', lease(c), **fields)
@@ -115,6 +143,14 @@ def main():
         measure(d)
     finally:
         d.stop()
+    if FAKE:
+        # All but the VM: initd is a program of the host.
+        d = client.Daemon(guest='initd')
+        try:
+            d.client().ask('create name=vm')
+            measure_files(d, 'vm', {'fake': True})
+        finally:
+            d.stop()
 
 
 common.main(main)

@@ -30,7 +30,7 @@ struct began {
 
 static struct began begin(void)
 {
-	return (struct began){ time_monotonic_ns(), time_ns(CLOCK_THREAD_CPUTIME_ID) };
+	return (struct began){ time_monotonic_ns(), time_ns(CLOCK_PROCESS_CPUTIME_ID) };
 }
 
 static void report(const char *name, uint64_t bytes, struct began began)

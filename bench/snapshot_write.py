@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshot files in tmpfs: writing full and incremental ones, verifying, opening, mapping.
 Rates are of guest memory dealt with; "all_used" has no zero page, "third_used" mostly.
-"by": the thread's CPU time, which a busy host spoils less than the clock on the wall.
+"by": the clock on the wall, or CPU time, which a busy host spoils less: that of both threads.
 sha256sum and cp of the same amount are there to compare with."""
 import os
 import subprocess

@@ -14,6 +14,7 @@
 #include "snapshot/digest.h"
 #include "snapshot/file.h"
 #include "snapshot/pages.h"
+#include "snapshot/parallel.h"
 
 void snapshot_step(const struct snapshot *snapshot, uint64_t chunks)
 {
@@ -25,8 +26,10 @@ void snapshot_step(const struct snapshot *snapshot, uint64_t chunks)
 
 /* ---- Verifying ---- */
 
+/* What one of the threads has. */
 struct verify {
 	const struct snapshot *snapshot;
+	bool tells;			/* how far it is: the calling thread */
 	struct digest digest;
 	uint8_t *buffer;		/* a block */
 	uint64_t data_start, data_end;	/* the last run of data found in the file */
@@ -88,8 +91,9 @@ static int block_verify(struct verify *v, uint64_t block, struct err *err)
 	return r;
 }
 
-static int chunk_verify(struct verify *v, uint64_t chunk, struct err *err)
+static int chunk_verify(void *worker, uint64_t chunk, struct err *err)
 {
+	struct verify *v = worker;
 	uint8_t digest[SNAPSHOT_DIGEST];
 	uint64_t any = 0;
 	int r = 0;
@@ -108,6 +112,8 @@ static int chunk_verify(struct verify *v, uint64_t chunk, struct err *err)
 			       "digest does not fit)",
 			       (unsigned long long)(chunk * SNAPSHOT_CHUNK),
 			       (unsigned long long)((chunk + 1) * SNAPSHOT_CHUNK));
+	if (v->tells)
+		snapshot_step(v->snapshot, chunk + 1);
 	return 0;
 }
 
@@ -140,20 +146,22 @@ static int gap_verify(struct verify *v, struct err *err)
 
 int snapshot_verify(const struct snapshot *snapshot, struct err *err)
 {
-	struct verify v = { .snapshot = snapshot, .buffer = malloc(BLOCK_SIZE) };
+	struct verify v[PARALLEL_WORKERS];
 	int r = 0;
 
-	if (!v.buffer)
-		r = err_set(err, ENOMEM, "out of memory");
-	if (r == 0)
-		r = gap_verify(&v, err);
-	for (uint64_t i = 0; i < snapshot->page_count * SNAPSHOT_PAGE / SNAPSHOT_CHUNK; i++) {
-		if (r < 0)
-			break;
-		r = chunk_verify(&v, i, err);
-		snapshot_step(snapshot, i + 1);
+	for (size_t i = 0; i < PARALLEL_WORKERS; i++) {
+		v[i] = (struct verify){ .snapshot = snapshot, .tells = i == 0,
+					.buffer = malloc(BLOCK_SIZE) };
+		if (!v[i].buffer)
+			r = err_set(err, ENOMEM, "out of memory");
 	}
-	free(v.buffer);
+	if (r == 0)
+		r = gap_verify(&v[0], err);
+	if (r == 0)
+		r = parallel_chunks(snapshot->page_count * SNAPSHOT_PAGE / SNAPSHOT_CHUNK,
+				    chunk_verify, v, sizeof(v[0]), err);
+	for (size_t i = 0; i < PARALLEL_WORKERS; i++)
+		free(v[i].buffer);
 	return r;
 }
 

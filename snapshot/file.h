@@ -9,8 +9,8 @@
  *
  * A file is hostile input. snapshot_open() reads and checks everything but the memory's
  * content; snapshot_verify() checks that too. Nothing here needs KVM, opens paths or keeps
- * global state; writing uses no system call but pwrite64 and malloc's, so that it works in the
- * VMM's jail.
+ * global state; writing uses no system call but pwrite64, malloc's and those of a thread's
+ * start, so that it works in the VMM's jail.
  */
 #ifndef CASEMATE_SNAPSHOT_FILE_H
 #define CASEMATE_SNAPSHOT_FILE_H
@@ -60,7 +60,7 @@ struct snapshot_section {
 	uint8_t digest[SNAPSHOT_DIGEST];
 };
 
-/* Told how much of memory was gone through, in bytes. */
+/* Told how much of memory was gone through, in bytes, by the thread that asked for it. */
 struct snapshot_progress {
 	void (*step)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
@@ -112,7 +112,7 @@ int snapshot_map(const struct snapshot *const *chain, size_t count, void *addr,
 /*
  * Folds a chain into one full snapshot with the last one's state: the same file that a full
  * snapshot at that moment would have been. What is read is checked against its digests on the
- * way. As snapshot_write(); holds 2 MiB of memory at a time.
+ * way. As snapshot_write(); holds 4 MiB of memory at a time.
  */
 int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
 		     struct snapshot_id *ret_id, struct err *err);

@@ -3,12 +3,13 @@
  * Writing snapshot files, from memory or from a chain of other files.
  *
  * The state is encoded first, which says where memory begins in the file. Then memory is
- * written chunk by chunk: whoever has it gives a pointer to a chunk and the pages to look at;
- * each block of 64 pages is searched for zero pages, digested and written while it is in the
- * cache. What came of it, the bitmap of pages held and the chunks' digests, follows as
+ * written chunk by chunk (parallel.h): whoever has it gives a pointer to a chunk and the pages
+ * to look at; each block of 64 pages is searched for zero pages, digested and written while it
+ * is in the cache. What came of it, the bitmap of pages held and the chunks' digests, follows as
  * sections, and the header last of all.
  *
- * All of it may run inside the VMM's jail: memory from malloc, pwrite64, and nothing else.
+ * All of it may run inside the VMM's jail: memory from malloc, a thread, pwrite64, and nothing
+ * else.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,23 +22,33 @@
 #include "snapshot/file.h"
 #include "snapshot/header.h"
 #include "snapshot/pages.h"
+#include "snapshot/parallel.h"
 #include "snapshot/sections.h"
 
 #define SECTIONS	(SNAPSHOT_PARTS + 2)
 
-/* Gives one chunk of memory: where it is until the next call, and which of its pages are to
- * be written. Returns 0 or -errno with err set. */
-typedef int chunk_source(void *arg, uint64_t chunk, const uint8_t **ret_data,
+/* Gives one chunk of memory: where it is until the next call for this worker, and which of
+ * its pages are to be written. Returns 0 or -errno with err set. */
+typedef int chunk_source(void *arg, unsigned int worker, uint64_t chunk, const uint8_t **ret_data,
 			 uint64_t ret_pages[CHUNK_BLOCKS], struct err *err);
 
 struct output {
 	int fd;
 	bool full;			/* zero pages are left out */
-	struct digest digest;
 	struct header header;
 	uint8_t *data[SECTIONS];	/* of the sections, in the header's order */
 	uint64_t *held;			/* those of the last two */
 	uint8_t (*digests)[SNAPSHOT_DIGEST];
+};
+
+/* One of the threads that write memory. */
+struct writer {
+	struct output *out;
+	chunk_source *source;
+	void *arg;			/* the source's */
+	unsigned int number;
+	struct digest digest;
+	uint64_t pages;			/* written */
 };
 
 /* ---- Bytes ---- */
@@ -143,9 +154,10 @@ static uint64_t pages_not_zero(const uint8_t *block, uint64_t mask)
 	return mask;
 }
 
-static int block_write(struct output *out, uint64_t block, const uint8_t *data, uint64_t mask,
-		       struct err *err)
+static int block_write(struct writer *writer, uint64_t block, const uint8_t *data,
+		       uint64_t mask, struct err *err)
 {
+	struct output *out = writer->out;
 	uint64_t offset = out->header.data_offset + block * BLOCK_SIZE;
 	unsigned int first, count;
 	int r = 0;
@@ -153,37 +165,47 @@ static int block_write(struct output *out, uint64_t block, const uint8_t *data, 
 	if (out->full)
 		mask = pages_not_zero(data, mask);
 	out->held[block] = mask;
-	out->header.pages_held += (uint64_t)__builtin_popcountll(mask);
+	writer->pages += (uint64_t)__builtin_popcountll(mask);
 	while (r == 0 && (count = pages_run(&mask, &first)) != 0) {
 		size_t from = (size_t)first * SNAPSHOT_PAGE;
 		size_t size = (size_t)count * SNAPSHOT_PAGE;
 
-		digest_add(&out->digest, data + from, size);
+		digest_add(&writer->digest, data + from, size);
 		r = write_at(out->fd, data + from, size, offset + from, err);
 	}
 	return r;
 }
 
+static int chunk_write(void *worker, uint64_t chunk, struct err *err)
+{
+	struct writer *writer = worker;
+	uint64_t pages[CHUNK_BLOCKS], before = writer->pages;
+	const uint8_t *data;
+	int r = writer->source(writer->arg, writer->number, chunk, &data, pages, err);
+
+	digest_begin(&writer->digest);
+	for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++)
+		r = block_write(writer, chunk * CHUNK_BLOCKS + i, data + i * BLOCK_SIZE,
+				pages[i], err);
+	/* A chunk of which nothing is held has a digest of zeros. */
+	if (r == 0 && writer->pages != before)
+		digest_end(&writer->digest, writer->out->digests[chunk]);
+	return r;
+}
+
 static int memory_write(struct output *out, chunk_source *source, void *arg, struct err *err)
 {
-	uint64_t chunks = out->header.memory_size / SNAPSHOT_CHUNK;
+	struct writer writers[PARALLEL_WORKERS];
+	int r;
 
-	for (uint64_t chunk = 0; chunk < chunks; chunk++) {
-		uint64_t pages[CHUNK_BLOCKS], before = out->header.pages_held;
-		const uint8_t *data;
-		int r = source(arg, chunk, &data, pages, err);
-
-		digest_begin(&out->digest);
-		for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++)
-			r = block_write(out, chunk * CHUNK_BLOCKS + i, data + i * BLOCK_SIZE,
-					pages[i], err);
-		/* A chunk of which nothing is held has a digest of zeros. */
-		if (r < 0)
-			return r;
-		if (out->header.pages_held != before)
-			digest_end(&out->digest, out->digests[chunk]);
-	}
-	return 0;
+	for (unsigned int i = 0; i < PARALLEL_WORKERS; i++)
+		writers[i] = (struct writer){ .out = out, .source = source, .arg = arg,
+					      .number = i };
+	r = parallel_chunks(out->header.memory_size / SNAPSHOT_CHUNK, chunk_write, writers,
+			    sizeof(writers[0]), err);
+	for (unsigned int i = 0; i < PARALLEL_WORKERS; i++)
+		out->header.pages_held += writers[i].pages;
+	return r;
 }
 
 /* ---- The whole file ---- */
@@ -243,11 +265,12 @@ static int output_write(struct output *out, const struct snapshot_state *state,
 
 /* ---- From memory ---- */
 
-static int source_chunk(void *arg, uint64_t chunk, const uint8_t **ret_data,
-			uint64_t ret_pages[CHUNK_BLOCKS], struct err *err)
+static int source_chunk(void *arg, unsigned int worker, uint64_t chunk,
+			const uint8_t **ret_data, uint64_t ret_pages[CHUNK_BLOCKS], struct err *err)
 {
 	const struct snapshot_source *source = arg;
 
+	(void)worker;
 	*ret_data = source->memory + chunk * SNAPSHOT_CHUNK;
 	if (source->dirty)
 		memcpy(ret_pages, source->dirty + chunk * CHUNK_BLOCKS,
@@ -281,19 +304,19 @@ int snapshot_write(int fd, const struct snapshot_state *state,
 struct fold {
 	const struct snapshot *const *chain;
 	size_t count;
-	struct digest digest;
-	uint8_t *buffer;	/* a chunk */
+	uint8_t *buffers;	/* a chunk each worker */
 };
 
 /* Reads what one file holds of a chunk, over what is there, and checks it. */
-static int fold_read(struct fold *fold, const struct snapshot *snapshot, uint64_t chunk,
+static int fold_read(uint8_t *buffer, const struct snapshot *snapshot, uint64_t chunk,
 		     uint64_t pages[CHUNK_BLOCKS], struct err *err)
 {
+	struct digest context;
 	uint8_t digest[SNAPSHOT_DIGEST];
 	bool any = false;
 	int r = 0;
 
-	digest_begin(&fold->digest);
+	digest_begin(&context);
 	for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++) {
 		uint64_t block = chunk * CHUNK_BLOCKS + i, mask = snapshot->held[block];
 		unsigned int first, count;
@@ -303,16 +326,16 @@ static int fold_read(struct fold *fold, const struct snapshot *snapshot, uint64_
 		while (r == 0 && (count = pages_run(&mask, &first)) != 0) {
 			size_t from = (size_t)first * SNAPSHOT_PAGE;
 			size_t size = (size_t)count * SNAPSHOT_PAGE;
-			uint8_t *to = fold->buffer + i * BLOCK_SIZE + from;
+			uint8_t *to = buffer + i * BLOCK_SIZE + from;
 
 			r = fd_pread_exact(snapshot->fd, to, size,
 					   snapshot->data_offset + block * BLOCK_SIZE + from);
 			if (r == 0)
-				digest_add(&fold->digest, to, size);
+				digest_add(&context, to, size);
 		}
 	}
 	if (any)
-		digest_end(&fold->digest, digest);
+		digest_end(&context, digest);
 	if (r < 0)
 		return err_set_errno(err, r, "cannot read memory at 0x%llx of a snapshot",
 				     (unsigned long long)(chunk * SNAPSHOT_CHUNK));
@@ -323,20 +346,23 @@ static int fold_read(struct fold *fold, const struct snapshot *snapshot, uint64_
 	return 0;
 }
 
-static int fold_chunk(void *arg, uint64_t chunk, const uint8_t **ret_data,
-		      uint64_t ret_pages[CHUNK_BLOCKS], struct err *err)
+static int fold_chunk(void *arg, unsigned int worker, uint64_t chunk,
+		      const uint8_t **ret_data, uint64_t ret_pages[CHUNK_BLOCKS],
+		      struct err *err)
 {
 	struct fold *fold = arg;
+	uint8_t *buffer = fold->buffers + (size_t)worker * SNAPSHOT_CHUNK;
 
 	memset(ret_pages, 0, CHUNK_BLOCKS * sizeof(uint64_t));
 	for (size_t i = 0; i < fold->count; i++) {
-		int r = fold_read(fold, fold->chain[i], chunk, ret_pages, err);
+		int r = fold_read(buffer, fold->chain[i], chunk, ret_pages, err);
 
 		if (r < 0)
 			return r;
 	}
-	*ret_data = fold->buffer;
-	snapshot_step(fold->chain[fold->count - 1], chunk + 1);
+	*ret_data = buffer;
+	if (worker == 0)
+		snapshot_step(fold->chain[fold->count - 1], chunk + 1);
 	return 0;
 }
 
@@ -350,12 +376,12 @@ int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
 	if (r < 0)
 		return r;
 	out.header.memory_size = chain[0]->page_count * SNAPSHOT_PAGE;
-	fold.buffer = malloc(SNAPSHOT_CHUNK);
-	if (!fold.buffer)
+	fold.buffers = malloc(PARALLEL_WORKERS * (size_t)SNAPSHOT_CHUNK);
+	if (!fold.buffers)
 		r = err_set(err, ENOMEM, "out of memory");
 	if (r == 0)
 		r = output_write(&out, &chain[count - 1]->state, fold_chunk, &fold, ret_id,
 				 err);
-	free(fold.buffer);
+	free(fold.buffers);
 	return r;
 }

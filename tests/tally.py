@@ -3,9 +3,9 @@
 
   tally.py LOG...
 
-machine.json is machine.py's, the others are meson's, in the same format: one JSON object a
-line; a log that is absent was not wanted. Prints what failed and what was skipped, why, and
-the sum as the last line; the exit status is 1 when anything failed or nothing ran.
+machine.json and shadow.json are machine.py's, the others are meson's, in the same format: one
+JSON object a line; a log that is absent was not wanted. Prints what failed and what was skipped,
+why, and the sum as the last line; the exit status is 1 when anything failed or nothing ran.
 """
 import json
 import os
@@ -32,10 +32,10 @@ def main():
             status = e.get('returncode', 1)
             if e['result'] in ('TIMEOUT', 'ERROR', 'FAIL', 'INTERRUPT', 'UNEXPECTEDPASS'):
                 status = status or 1
-            where = {'machine.json': ' (rehearsal machine)', 'asan.json': ' (sanitizers)'
-                     }.get(log, '')
+            where = {'machine.json': ' (rehearsal machine)', 'asan.json': ' (sanitizers)',
+                     'shadow.json': ' (rehearsal machine, shadow paging)'}.get(log, '')
             for name, result, remark in tap.cases(e['name'], status, e.get('stdout') or ''):
-                if result == 'skip' and (log == 'machine.json' or
+                if result == 'skip' and (log in ('machine.json', 'shadow.json') or
                                          log == 'kvm.json' and required):
                     result, remark = 'fail', 'skipped where KVM is required: ' + remark
                 if e['result'] == 'TIMEOUT' and result == 'fail':

@@ -6,7 +6,8 @@
 #   tools/test.sh [TEST-NAME...]	all tests, or those named (as meson names them)
 #
 # The suites kvm and e2e need /dev/kvm. Where it is missing they run in the rehearsal machine,
-# with the suite of that name, which always does: one boot for all of them.
+# with the suite of that name, which always does: one boot for all of them. The suite shadow
+# runs in one of its own, always.
 # The suite userland runs where its image is cached already (tools/mkimage-userland.sh) and
 # /dev/kvm works; CASEMATE_TEST_USERLAND=1 runs it in the rehearsal machine too, which takes
 # most of an hour, 0 nowhere. CASEMATE_TEST_ASAN=0 leaves out the second build, with
@@ -42,7 +43,7 @@ build
 build_image
 
 logs=$BUILD/meson-logs
-rm -f "$logs"/{host,kvm,machine,userland}.json "$BUILD"-asan/meson-logs/asan.json
+rm -f "$logs"/{host,kvm,machine,shadow,userland}.json "$BUILD"-asan/meson-logs/asan.json
 host=(--suite unit --suite fuzz --suite lint)
 export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
 echo "== On this host: unit, fuzz, lint"
@@ -70,6 +71,12 @@ if wait "$booting"; then
 else
 	python3 tests/machine.py --log "$logs/machine.json" --broken
 fi
+echo "== In the rehearsal machine, KVM without nested paging: shadow"
+tools/rehearsal stop --name $machine || true
+machine_options+=" --shadow"
+tools/rehearsal start --name $machine $machine_options </dev/null >/dev/null || true
+python3 tests/machine.py --build "$BUILD" --machine $machine "--start=$machine_options" \
+	--log "$logs/shadow.json" --suites shadow "$@" || true
 [ -z "$why" ] && userland=1 || userland=0
 if [ "${CASEMATE_TEST_USERLAND:-$userland}" = 1 ] && [ -e "$cache/userland.erofs" ]; then
 	echo "== Programs of Debian on this host and in the guest: userland"
@@ -78,4 +85,5 @@ if [ "${CASEMATE_TEST_USERLAND:-$userland}" = 1 ] && [ -e "$cache/userland.erofs
 		--suite userland "$@" </dev/null || true
 fi
 tallied=1
-python3 tests/tally.py "$logs"/{host,kvm,machine,userland}.json "$BUILD"-asan/meson-logs/asan.json
+python3 tests/tally.py "$logs"/{host,kvm,machine,shadow,userland}.json \
+	"$BUILD"-asan/meson-logs/asan.json

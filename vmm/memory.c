@@ -11,8 +11,15 @@
 #include <sys/sysinfo.h>
 
 #include "abi/layout.h"
+#include "base/fd.h"
 
 #define HUGE	(2ull << 20)
+#define COPY_SHARE	8	/* an image's copy takes at most one part in so many of RAM */
+
+/* In headers newer than the C library's; older kernels refuse it. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 int memory_check_size(uint64_t size, struct err *err)
 {
@@ -56,6 +63,12 @@ int memory_init(struct memory *memory, uint64_t size, struct err *err)
 	return 0;
 }
 
+static void image_protect(const struct map *image)
+{
+	mprotect(image->addr, image->size, PROT_READ);
+	madvise(image->addr, image->size, MADV_DONTDUMP);
+}
+
 int memory_add_image(struct memory *memory, int fd, struct err *err)
 {
 	const struct memory_region *high = &memory->regions[MEMORY_HIGH];
@@ -79,13 +92,50 @@ int memory_add_image(struct memory *memory, int fd, struct err *err)
 	if (mmap(memory->image.addr, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) ==
 	    MAP_FAILED)
 		return err_set_errno(err, errno, "cannot map the root image");
-	mprotect(memory->image.addr, slot, PROT_READ);
-	madvise(memory->image.addr, slot, MADV_DONTDUMP);
+	image_protect(&memory->image);
 	memory->image_size = size;
 	memory->regions[MEMORY_IMAGE] = (struct memory_region){
 		.gpa = GPA((end + CM_IMAGE_ALIGN - 1) / CM_IMAGE_ALIGN * CM_IMAGE_ALIGN),
 		.size = slot, .host = memory->image.addr, .read_only = true };
 	return 0;
+}
+
+/* Shared memory is in huge pages at once where the host gives them (shmem_enabled); else they
+ * are made of small ones. */
+static int copy_fill(const struct map *copy, uint64_t size, int fd)
+{
+	int r = 0;
+
+	if (mmap(copy->addr, copy->size, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+		return -errno;
+	madvise(copy->addr, copy->size, MADV_HUGEPAGE);
+	r = fd_pread_exact(fd, copy->addr, size, 0);
+	for (uint64_t at = 0; r == 0 && at < copy->size; at += HUGE) {
+		if (madvise(copy->addr + at, HUGE, MADV_COLLAPSE) < 0)
+			r = -errno;
+	}
+	return r;
+}
+
+void memory_copy_image(struct memory *memory, int fd)
+{
+	struct memory_region *region = &memory->regions[MEMORY_IMAGE];
+	struct map copy = MAP_INIT;
+	struct sysinfo info;
+
+	if (region->size == 0 || sysinfo(&info) < 0 ||
+	    region->size > (uint64_t)info.totalram * info.mem_unit / COPY_SHARE ||
+	    map_anonymous(&copy, region->size, HUGE) < 0)
+		return;
+	if (copy_fill(&copy, memory->image_size, fd) < 0) {
+		map_done(&copy);
+		return;
+	}
+	map_done(&memory->image);
+	memory->image = copy;
+	region->host = copy.addr;
+	image_protect(&copy);
 }
 
 size_t memory_bitmap_words(const struct memory *memory)

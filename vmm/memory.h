@@ -5,7 +5,8 @@
  *
  * RAM is one anonymous private mapping (huge pages asked for), cut in two around the hole
  * below 4 GiB. The root image is a read-only region above RAM: an anonymous reservation with
- * the file mapped over its beginning, so that the tail of the last 2 MiB reads as zeros.
+ * the file mapped over its beginning, so that the tail of the last 2 MiB reads as zeros; or
+ * a copy of it in huge pages.
  * Only RAM can be had as a pointer: no device reads or writes the image, so a file that is
  * cut short under us can hurt the guest only.
  *
@@ -56,6 +57,11 @@ int memory_init(struct memory *memory, uint64_t size, struct err *err);
 
 /* Maps the file behind fd as the root image. fd is only used during the call. */
 int memory_add_image(struct memory *memory, int fd, struct err *err);
+
+/* Puts a copy of the image, from the same fd, in the mapping's place, in huge pages that this
+ * process's children share: the guest then reaches it 2 MiB at a time. Leaves the file mapped
+ * where huge pages are not to be had, or an eighth of the host's memory would be exceeded. */
+void memory_copy_image(struct memory *memory, int fd);
 
 void memory_done(struct memory *memory);
 

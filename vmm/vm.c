@@ -482,6 +482,8 @@ static int init_restore(struct vm *vm, struct err *err)
 		r = kvm_open(&vm->kvm, err);
 	if (r < 0)
 		return r;
+	if (o->hold)
+		memory_copy_image(&vm->memory, o->image_fd);
 	if (!o->hold) {
 		r = init_from_state(vm, &vm->held, err);
 		snapshot_state_done(&vm->held);

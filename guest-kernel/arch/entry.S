@@ -167,16 +167,16 @@ exit_restart:
 	jmp	exit_to_user
 
 /*
- * Exception. RSP is an IST stack: R11, RCX, vector, error code, then the processor's frame.
+ * Exception. RSP is an IST stack: RCX, vector, error code, then the processor's frame.
  */
 	.globl	entry_exception
 	.balign	16
 entry_exception:
-	movl	36(%rsp), %ecx			/* upper half of RIP: the kernel's own code? */
+	movl	28(%rsp), %ecx			/* upper half of RIP: the kernel's own code? */
 	cmpl	$(CM_KERNEL_VA >> 32), %ecx
 	jae	kernel_exception
 	movq	cpu_kframe(%rip), %rcx
-	popq	TF_R11(%rcx)
+	movq	%r11, TF_R11(%rcx)
 	popq	TF_RCX(%rcx)
 	popq	trap_vector(%rip)
 	popq	trap_error(%rip)
@@ -199,10 +199,9 @@ entry_exception:
 
 /* The kernel itself faulted: only a single step is survived (a program's TF flag). */
 kernel_exception:
-	cmpq	$1, 16(%rsp)
+	cmpq	$1, 8(%rsp)
 	jne	1f
-	andq	$~0x100, 48(%rsp)
-	popq	%r11
+	andq	$~0x100, 40(%rsp)
 	popq	%rcx
 	addq	$16, %rsp
 	iretq
@@ -220,6 +219,8 @@ entry_irq:
 	movq	cpu_kframe(%rip), %rsp
 	save_registers
 	movq	%rax, TF_RAX(%rsp)
+	movq	%rcx, TF_RCX(%rsp)
+	movq	%r11, TF_R11(%rsp)
 	movq	$-1, TF_ORIG_RAX(%rsp)
 	movq	irq_frame(%rip), %rax
 	movq	%rax, TF_RIP(%rsp)
@@ -227,10 +228,6 @@ entry_irq:
 	movq	%rax, TF_RFLAGS(%rsp)
 	movq	irq_frame + 16(%rip), %rax
 	movq	%rax, TF_RSP(%rsp)
-	movq	irq_frame + 24(%rip), %rax
-	movq	%rax, TF_RCX(%rsp)
-	movq	irq_frame + 32(%rip), %rax
-	movq	%rax, TF_R11(%rsp)
 	movq	$CM_SEL_UCS, TF_CS(%rsp)
 	movq	$CM_SEL_USS, TF_SS(%rsp)
 	xorl	%ebp, %ebp
@@ -300,7 +297,7 @@ patch_returns_count: .quad 0
 trap_cr2:	.quad	0
 trap_vector:	.quad	0
 trap_error:	.quad	0
-irq_frame:	.fill	6, 8, 0
+irq_frame:	.fill	3, 8, 0			/* RIP, RFLAGS, RSP */
 	.balign	64
 	.skip	IST_SIZE
 ist1_top:

@@ -5,8 +5,8 @@
  * instruction costs about a microsecond, so each path is as short as it can be.
  *
  * Exceptions: the stub leaves the processor's frame where it is, on an IST stack that ring 3
- * can read, adds the vector and two scratch registers, and leaves by SYSRET to
- * entry_exception (entry.S), which runs on that stack until it has copied the frame.
+ * can read, adds the vector and a scratch register, and leaves to entry_exception (entry.S),
+ * which runs on that stack until it has copied the frame.
  *
  * Interrupts: noted in irq_pending and acknowledged. When a program was interrupted, the frame
  * is moved to irq_frame (ring 3 can be interrupted again at once) and ring 3 goes on at
@@ -15,6 +15,9 @@
  * the interrupted address is replaced by exit_restart.
  *
  * int3 at nucleus_call_site is a call from the kernel. Any other int3 is an exception.
+ *
+ * Stubs leave by an IRET from a frame in memory that never changes but for the stack pointer:
+ * two instructions, no register lost, and IRET is emulated where SYSRET may not be.
  *
  * All gates use IST stacks: 1 exceptions, 2 interrupts, 3 double fault, 4 int3.
  */
@@ -26,11 +29,11 @@
 	.globl nucleus_text
 nucleus_text:
 
-/* To ring 3 at `target`, interrupts on, all other flags clear. */
-.macro leave_to target
-	leaq	\target(%rip), %rcx
-	movl	$0x202, %r11d
-	sysretq
+/* To entry_exception, on the stack that the stub is on. */
+.macro leave_exception
+	movq	%rsp, exception_exit + 24(%rip)
+	leaq	exception_exit(%rip), %rsp
+	iretq
 .endm
 
 .macro exception vec, has_error
@@ -40,12 +43,11 @@ nucleus_text:
 	.endif
 	pushq	$\vec
 	pushq	%rcx
-	pushq	%r11
 	.if	\vec == 14
 	movq	%cr2, %rcx
 	movq	%rcx, trap_cr2(%rip)
 	.endif
-	leave_to entry_exception
+	leave_exception
 .endm
 
 	exception 0, 0
@@ -108,9 +110,8 @@ interrupt:
 	addq	$8, %rsp
 	popq	irq_frame + 8(%rip)		/* RFLAGS */
 	popq	irq_frame + 16(%rip)		/* RSP */
-	movq	%rcx, irq_frame + 24(%rip)
-	movq	%r11, irq_frame + 32(%rip)
-	leave_to entry_irq
+	leaq	irq_exit(%rip), %rsp
+	iretq
 1:	leaq	exit_critical_start(%rip), %rax
 	cmpq	%rax, 8(%rsp)
 	jb	2f
@@ -146,8 +147,7 @@ breakpoint:
 	pushq	$0
 	pushq	$3
 	pushq	%rcx
-	pushq	%r11
-	leave_to entry_exception
+	leave_exception
 
 /* ---- Descriptor tables ---- */
 
@@ -231,6 +231,15 @@ nucleus_tss:
 	.short	0
 	.short	0xffff				/* no I/O bitmap: ports are closed to ring 3 */
 nucleus_tss_end:
+
+/* ---- Ways out: RIP, CS, RFLAGS with nothing but IF set, RSP, SS ---- */
+
+	.data
+	.balign	64
+exception_exit:
+	.quad	entry_exception, CM_SEL_UCS, 0x202, 0, CM_SEL_USS
+irq_exit:				/* entry_irq takes a stack of its own */
+	.quad	entry_irq, CM_SEL_UCS, 0x202, 0, CM_SEL_USS
 
 	.section .note.casemate, "a", @note
 	.balign	4

@@ -76,8 +76,8 @@ void trap_kernel(const uint64_t *f, uint64_t cr2, uint64_t rbp)
 {
 	printk_enabled = true;
 	printk("panic: exception %lu in the kernel: error 0x%lx rip 0x%lx cs 0x%lx rsp 0x%lx "
-	       "cr2 0x%lx\n", f[2], f[3], f[4], f[5], f[7], cr2);
-	panic_end(f[4], rbp);
+	       "cr2 0x%lx\n", f[1], f[2], f[3], f[4], f[6], cr2);
+	panic_end(f[3], rbp);
 	__builtin_unreachable();
 }
 

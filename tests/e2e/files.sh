@@ -11,8 +11,8 @@ cm() {
 }
 
 begin() {
-	cm run "${image[@]}" --keep box -- true
-	want_status 0
+	cm run "${image[@]}" --keep "${1:-box}" "${@:2}" -- true
+	[ $status = 0 ] || fail "no VM: $(head -c 300 "$T/err")"
 }
 
 stop() {
@@ -158,7 +158,7 @@ test_nothing_half() {
 	done
 	cm exec box -- sh -c 'ls -A /tmp | wc -l'
 	want_out 0
-	cm run "${image[@]}" --mem 48M --keep small -- true
+	begin small --mem 48M
 	head -c 30000000 /dev/zero >"$T/big"
 	cm cp "$T/big" small:/tmp/big
 	want_status 1

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots can be written in a jail, with no system calls allowed
- * but pwrite64 and what malloc needs, full, incremental, and failing. Another call ends the
- * child. Not built with sanitizers, which make calls of their own.
+ * Snapshots can be written in a jail, with no system calls allowed but pwrite64 and what malloc
+ * and a second thread need, full, incremental, and failing. Another call ends the child.
+ * Not built with sanitizers, which make calls of their own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +23,14 @@ static int jail_enter(void)
 	static const int calls[] = {
 		SCMP_SYS(pwrite64), SCMP_SYS(brk), SCMP_SYS(mmap), SCMP_SYS(munmap),
 		SCMP_SYS(madvise), SCMP_SYS(futex), SCMP_SYS(exit_group),
+		/* a thread's */
+		SCMP_SYS(clone), SCMP_SYS(mprotect), SCMP_SYS(rseq), SCMP_SYS(exit),
+		SCMP_SYS(set_robust_list), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction),
 	};
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
 
-	if (!filter)
+	/* As in the VMM's: the C library then takes clone. */
+	if (!filter || seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		if (seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0) < 0)

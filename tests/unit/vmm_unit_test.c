@@ -108,6 +108,13 @@ static void test_memory_image(void)
 	CU_ASSERT(memory_is_image(&m, GPA(CM_RAM_HIGH_GPA + 4 * MIB - 1)));
 	CU_ASSERT_FALSE(memory_is_image(&m, GPA(CM_RAM_HIGH_GPA + 4 * MIB)));
 	CU_ASSERT_PTR_NULL(memory_ram(&m, GPA(CM_RAM_HIGH_GPA), 1));
+	/* The same in huge pages, or where there are none as before. */
+	memory_copy_image(&m, fd);
+	CU_ASSERT_PTR_EQUAL(m.regions[MEMORY_IMAGE].host, m.image.addr);
+	CU_ASSERT_EQUAL((uintptr_t)m.image.addr % (2 * MIB), 0);
+	CU_ASSERT_EQUAL(m.image.addr[3 * MIB + 4], 'x');
+	CU_ASSERT_EQUAL(m.image.addr[4 * MIB - 1], 0);
+	CU_ASSERT_EQUAL(pread(fd, m.image.addr, 1, 0), -1);	/* read-only */
 	memory_done(&m);
 	close(fd);
 }
