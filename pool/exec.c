@@ -386,7 +386,7 @@ static const char *on_running(struct exec *exec, const struct frame *frame)
 	exec->tty = frame->head.flags & CM_EXEC_TTY;
 	exec->has_stdin = frame->head.flags & CM_EXEC_STDIN;
 	exec->builtin = frame->head.flags & CM_EXEC_BUILTIN;
-	/* It served a client of the VM that this one is a copy of. */
+	/* It served a connection to the VM that this one was made of. */
 	if (exec->builtin)
 		exec_drop(exec);
 	return NULL;

@@ -436,6 +436,7 @@ static void on_booted(struct vm *vm)
 	timer_set(vm->pool->loop, &vm->timer, 0);
 	vm_timer_update(vm);
 	pool_histogram_add(&vm->pool->stats.create, time_monotonic_ns() - vm->created_ns);
+	vm_pump_later(vm);
 	pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" : "leased");
 	waiters_fail(&vm->waiters, vm, NULL);
 	if (vm->state == VM_READY && vm->template) {

@@ -35,7 +35,7 @@
 struct task {
 	uint32_t id;
 	char name[16];
-	bool has_stdin;
+	bool has_stdin, builtin;
 	uint64_t left;		/* of flood */
 	uint32_t credit;
 };
@@ -179,7 +179,8 @@ static void on_exec(const struct frame *f)
 		return;
 	}
 	*t = (struct task){ .id = f->head.id, .credit = CM_CREDIT_INITIAL,
-			    .has_stdin = f->head.flags & CM_EXEC_STDIN };
+			    .has_stdin = f->head.flags & CM_EXEC_STDIN,
+			    .builtin = f->head.flags & CM_EXEC_BUILTIN };
 	snprintf(t->name, sizeof(t->name), "%s", words[0]);
 	put(CM_F_STARTED, t->id, &pid, sizeof(pid));
 	if (f->head.flags & CM_EXEC_BUILTIN && exec.argc > 1 && file_verb(t, words[1]))
@@ -229,12 +230,13 @@ static void booted(void)
 	running = true;
 	for (int i = 0; i < TASKS; i++) {
 		struct cm_running r = { .pid = 42, .stdin_credit = CM_CREDIT_INITIAL };
+		uint16_t flags = (uint16_t)((tasks[i].has_stdin ? CM_EXEC_STDIN : 0) |
+					    (tasks[i].builtin ? CM_EXEC_BUILTIN : 0));
 
 		if (!tasks[i].id)
 			continue;
 		tasks[i].credit = CM_CREDIT_INITIAL;
-		put_flags(CM_F_RUNNING, tasks[i].has_stdin ? CM_EXEC_STDIN : 0, tasks[i].id, &r,
-			  sizeof(r));
+		put_flags(CM_F_RUNNING, flags, tasks[i].id, &r, sizeof(r));
 	}
 	fake_connect_announce();
 	put(CM_F_VM_BOOTED, 0, &b, sizeof(b));

@@ -297,6 +297,21 @@ def case_trees(d):
     assert tree(d.dir + '/second') == want
 
 
+def case_fork_meanwhile(d):
+    """Copies have no use for a put: its connection is to the source, where it goes on."""
+    c = d.client()
+    c.ask('create name=a')
+    exec_id = c.ask('put a /x')['exec']
+    other = c.ask('exec a -- sleep')['exec']
+    name = c.ask('fork a').items[0]['vm']
+    eventually(lambda: [i['execs'] for i in c.ask('list').items] == ['2', '1'],
+               'the put goes on in the copy')
+    assert c.ask(f'info {name}').items[0]['command'] == '(restored)'
+    c.ask(f'signal {other} KILL')
+    c.ask(f'signal {exec_id} KILL')
+    assert {c.drain(exec_id)[2]['signal'], c.drain(other)[2]['signal']} == {'9'}
+
+
 def case_hostile_guest(d):
     """What a guest says cannot make `cp` write elsewhere, or anything set-uid."""
     casemate = command(d)

@@ -123,13 +123,13 @@ test_trees() {
 	ln -s ../a "$T/top/empty/link"
 	cm cp -r "$T/top" box:/tmp/top
 	want_status 0
-	cm cp -r box:/tmp/top "$T/back"
+	cm cp -r box:/tmp/top "$T/tree"
 	want_status 0
-	diff -r --no-dereference "$T/top" "$T/back" >"$T/diff" || fail "$(head -3 "$T/diff")"
+	diff -r --no-dereference "$T/top" "$T/tree" >"$T/diff" || fail "$(head -3 "$T/diff")"
 	cm exec box -- sh -c 'find /tmp/top | wc -l'
 	want_out 15
 	stop
-	rm -rf "$T/top" "$T/back"
+	rm -rf "$T/top" "$T/tree"
 }
 
 # A client that dies leaves no part of a file; nor does a full file system.
@@ -219,6 +219,9 @@ test_fork_meanwhile() {
 	want_out 200000
 	cm exec "$child" -- sh -c 'ls -A /tmp | wc -l'
 	want_out 0
+	# There it served nobody.
+	cm info --json "$child"
+	! grep -q restored "$T/out" || fail "the put goes on in the copy"
 	rm -f "$T/fifo"
 	stop
 }

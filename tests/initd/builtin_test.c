@@ -371,6 +371,7 @@ static void test_get(void)
 	size_t size = 3000000;
 	char *bytes = bytes_make(size);
 	struct peer_exec e;
+	int fd;
 
 	begin();
 	CU_ASSERT_EQUAL(put(bytes, size, "file"), 0);
@@ -388,6 +389,17 @@ static void test_get(void)
 	CU_ASSERT_EQUAL(finish(&e), 0);
 	CU_ASSERT_TRUE(e.out_size > 0);
 	peer_exec_done(&e);
+	/* Beyond what 32 bits can say. */
+	fd = open("huge", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	CU_ASSERT_EQUAL(pwrite(fd, "end", 3, 5000000000), 3);
+	close(fd);
+	start(&e, 0, "get", "huge", "offset=5000000000", NULL);
+	get_check(&e, "end", 3);
+	start(&e, 0, "stat", "huge", NULL);
+	CU_ASSERT_EQUAL(finish(&e), 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(e.out, " size=5000000003 "));
+	peer_exec_done(&e);
+	CU_ASSERT_EQUAL(put("x", 1, "huge", "size=5000000000"), ENODATA);
 	CU_ASSERT_EQUAL(run(0, "get", "."), EISDIR);
 	CU_ASSERT_EQUAL(run(0, "get", "none"), ENOENT);
 	CU_ASSERT_EQUAL(run(0, "get", "file", "offset=x"), EINVAL);
