@@ -76,8 +76,22 @@ int casemate_exec(struct casemate *c, const char *vm, const char *const *argv,
 		  const char *const *options, unsigned long long *ret_exec);
 /* At most 65536 bytes, and no more in all than 262144 plus what stdin-credit granted. */
 int casemate_stdin(struct casemate *c, unsigned long long exec, const void *data, size_t len);
+int casemate_close_stdin(struct casemate *c, unsigned long long exec);
 /* Grants more of the window that the exec option window=N began with. */
 int casemate_credit(struct casemate *c, unsigned long long exec, size_t bytes);
+
+/* A connection to what listens in a VM ("unix:PATH", "unix:@NAME", "tcp:PORT"), as a command:
+ * its stdin is the way there, its stdout the way back, whose end is told by itself
+ * (CASEMATE_STDOUT_END). Ends with code 0, or the errno of what was wrong, with a line on
+ * stderr that says so. options: "user=UID", "timeout=TIME", "window=N", up to a NULL. */
+int casemate_connect(struct casemate *c, const char *vm, const char *target,
+		     const char *const *options, unsigned long long *ret_exec);
+/* A socket of the host ("unix:PATH", "tcp:PORT", "tcp:ADDRESS:PORT"; port 0 is any) whose
+ * connections go to the target; casemate_value(c, "listen") is where it listens. options:
+ * "user=UID", "bound=yes": it ends with this connection, and news of it come here. */
+int casemate_forward(struct casemate *c, const char *vm, const char *listen,
+		     const char *target, const char *const *options,
+		     unsigned long long *ret_forward);
 
 enum casemate_kind {
 	CASEMATE_STDOUT,	/* data, len */
@@ -85,6 +99,9 @@ enum casemate_kind {
 	CASEMATE_STDIN_CREDIT,	/* len: so many bytes more of stdin may be sent */
 	CASEMATE_END,		/* of a command: end and so on */
 	CASEMATE_EVENT,		/* of the daemon, after the verb `events` */
+	CASEMATE_STDOUT_END,	/* of a connection: no more comes from the VM */
+	CASEMATE_FORWARD_FAILED, /* a connection of a bound forward failed; text: why */
+	CASEMATE_FORWARD_ENDED,	/* a bound forward is no more; text: why */
 };
 
 enum casemate_end {
@@ -103,6 +120,7 @@ struct casemate_event {
 	int code, signal, error;
 	int timed_out, truncated;
 	const char *text;
+	unsigned long long forward;
 };
 
 /* Returns 1 with *ret set, 0 when timeout_ms (-1: none) is over, or -errno. Its values beyond

@@ -430,29 +430,57 @@ size_t client_words_count(const char *const *words)
 	return n;
 }
 
-API int casemate_exec(struct casemate *c, const char *vm, const char *const *argv,
-		      const char *const *options, unsigned long long *ret_exec)
+/* first, options, "--" and argv (each NULL: none). *ret: the answer's number `name`. */
+static int command_call(struct casemate *c, const char *const *first,
+			const char *const *options, const char *const *argv, const char *name,
+			unsigned long long *ret)
 {
-	size_t argc = client_words_count(argv), optc = client_words_count(options), count = 0;
-	const char **words = calloc(argc + optc + 3, sizeof(*words));
-	const char *id;
+	const char *const *const lists[] = { first, options,
+					     argv ? (const char *const[]){ "--", NULL } : NULL,
+					     argv };
+	const char **words = calloc(client_words_count(first) + client_words_count(options) +
+				    client_words_count(argv) + 1, sizeof(*words));
+	const char *number;
+	size_t count = 0;
 	int r;
 
 	if (!words)
 		return -ENOMEM;
-	words[count++] = "exec";
-	words[count++] = vm;
-	for (size_t i = 0; i < optc; i++)
-		words[count++] = options[i];
-	words[count++] = "--";
-	for (size_t i = 0; i < argc; i++)
-		words[count++] = argv[i];
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		for (const char *const *word = lists[i]; word && *word; word++)
+			words[count++] = *word;
+	}
 	r = casemate_call_words(c, words, count);
 	free(words);
-	id = r == 0 ? casemate_value(c, "exec") : NULL;
-	if (id)
-		*ret_exec = strtoull(id, NULL, 10);
+	number = r == 0 ? casemate_value(c, name) : NULL;
+	if (number)
+		*ret = strtoull(number, NULL, 10);
 	return r;
+}
+
+API int casemate_exec(struct casemate *c, const char *vm, const char *const *argv,
+		      const char *const *options, unsigned long long *ret_exec)
+{
+	const char *const first[] = { "exec", vm, NULL };
+
+	return command_call(c, first, options, argv, "exec", ret_exec);
+}
+
+API int casemate_connect(struct casemate *c, const char *vm, const char *target,
+			 const char *const *options, unsigned long long *ret_exec)
+{
+	const char *const first[] = { "connect", vm, target, NULL };
+
+	return command_call(c, first, options, NULL, "exec", ret_exec);
+}
+
+API int casemate_forward(struct casemate *c, const char *vm, const char *listen,
+			 const char *target, const char *const *options,
+			 unsigned long long *ret_forward)
+{
+	const char *const first[] = { "forward", vm, listen, target, NULL };
+
+	return command_call(c, first, options, NULL, "forward", ret_forward);
 }
 
 API int casemate_stdin(struct casemate *c, unsigned long long exec, const void *data,
@@ -465,6 +493,14 @@ API int casemate_stdin(struct casemate *c, unsigned long long exec, const void *
 		return -EMSGSIZE;
 	snprintf(id, sizeof(id), "%llu", exec);
 	return words_send(c, "", words, 2, data ? data : "", len);
+}
+
+API int casemate_close_stdin(struct casemate *c, unsigned long long exec)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%llu", exec);
+	return casemate_call(c, "close-stdin", id, NULL);
 }
 
 API int casemate_credit(struct casemate *c, unsigned long long exec, size_t bytes)
@@ -506,29 +542,63 @@ static void end_read(const struct kept *k, const char *what, struct casemate_eve
 		e->text = "";
 }
 
-static int event_read(struct casemate *c, const struct kept *k, struct casemate_event *e)
+static bool is_end(const char *what)
 {
-	const char *id = kept_value(k, "exec"), *at = kept_value(k, "at");
-	const char *what = k->count > 2 ? k->words[2] : "";
+	return !strcmp(what, "exit") || !strcmp(what, "failed") || !strcmp(what, "lost");
+}
 
-	*e = (struct casemate_event){ .kind = CASEMATE_EVENT, .data = k->chunk,
-				      .len = k->chunk_len, .text = what };
-	if (!id)
-		return kept_value(k, "event") ? 1 :
-			client_broken(c, 0, "casemated does not speak the protocol");
-	e->exec = strtoull(id, NULL, 10);
+/* Returns 1, or 0 for what is not known here. */
+static int exec_event_read(const struct kept *k, const char *what, struct casemate_event *e)
+{
+	const char *at = kept_value(k, "at");
+
 	e->at = at ? strtoull(at, NULL, 10) : 0;
 	if (!strcmp(what, "stdout"))
 		e->kind = CASEMATE_STDOUT;
 	else if (!strcmp(what, "stderr"))
 		e->kind = CASEMATE_STDERR;
+	else if (!strcmp(what, "stdout-end"))
+		e->kind = CASEMATE_STDOUT_END;
 	else if (!strcmp(what, "stdin-credit")) {
 		e->kind = CASEMATE_STDIN_CREDIT;
 		e->len = (size_t)value_int(k, "bytes");
-	} else {
+	} else if (is_end(what)) {
 		end_read(k, what, e);
+	} else {
+		return 0;
 	}
 	return 1;
+}
+
+static int forward_event_read(const struct kept *k, const char *what, struct casemate_event *e)
+{
+	const char *reason = kept_value(k, "reason");
+
+	if (strcmp(what, "failed") && strcmp(what, "ended"))
+		return 0;
+	e->kind = what[0] == 'f' ? CASEMATE_FORWARD_FAILED : CASEMATE_FORWARD_ENDED;
+	e->text = reason ? reason : "";
+	return 1;
+}
+
+/* Returns 1, 0 for what is to be skipped, or -errno. */
+static int event_read(struct casemate *c, const struct kept *k, struct casemate_event *e)
+{
+	const char *exec = kept_value(k, "exec"), *forward = kept_value(k, "forward");
+	const char *what = k->count > 2 ? k->words[2] : "";
+
+	*e = (struct casemate_event){ .kind = CASEMATE_EVENT, .data = k->chunk,
+				      .len = k->chunk_len, .text = what };
+	if (exec) {
+		e->exec = strtoull(exec, NULL, 10);
+		return exec_event_read(k, what, e);
+	}
+	if (forward) {
+		e->forward = strtoull(forward, NULL, 10);
+		return forward_event_read(k, what, e);
+	}
+	return kept_value(k, "event") ? 1 :
+		client_broken(c, 0, "casemated does not speak the protocol");
 }
 
 /* Takes the first line out of the list that is of a command, or of any (0). */
@@ -549,8 +619,8 @@ static struct kept *stream_take(struct casemate *c, unsigned long long exec)
 	return k;
 }
 
-static int next(struct casemate *c, unsigned long long exec, struct casemate_event *ret,
-		int timeout_ms)
+/* Returns 1 with c->given, 0 or -errno. */
+static int stream_next(struct casemate *c, unsigned long long exec, int timeout_ms)
 {
 	struct kept *k;
 	int r;
@@ -576,7 +646,22 @@ static int next(struct casemate *c, unsigned long long exec, struct casemate_eve
 		}
 	}
 	c->given = k;
-	return event_read(c, k, ret);
+	return 1;
+}
+
+static int next(struct casemate *c, unsigned long long exec, struct casemate_event *ret,
+		int timeout_ms)
+{
+	int r;
+
+	/* What is not known here is skipped. */
+	do {
+		r = stream_next(c, exec, timeout_ms);
+		if (r <= 0)
+			return r;
+		r = event_read(c, c->given, ret);
+	} while (r == 0);
+	return r;
 }
 
 int client_next_of(struct casemate *c, unsigned long long exec, struct casemate_event *ret,

@@ -39,6 +39,7 @@ struct server {
 	const char *user;		/* that this process runs as */
 	bool has_group;
 	gid_t group;			/* its members may use the daemon */
+	bool forward_any;		/* admins may listen at any address */
 	bool session;			/* ends when nothing is left to do */
 	uint64_t session_idle_ns, busy_ns;
 	struct list clients, stops;	/* stops: pending ones of `stop` */
@@ -87,6 +88,7 @@ struct attachment {
 	struct exec *exec;
 	char tag[LINE_TAG_MAX + 1];
 	bool windowed, bound;
+	bool end_told;			/* of stdout */
 	uint64_t window;		/* bytes that may be sent */
 };
 
@@ -150,7 +152,7 @@ struct verb {
 	bool chunk;				/* takes one */
 };
 
-extern const struct verb verbs_vm[], verbs_exec[], verbs_file[],
+extern const struct verb verbs_vm[], verbs_exec[], verbs_file[], verbs_forward[],
 	verbs_pool[];	/* name NULL: end */
 
 void verb_dispatch(struct client *client, const struct line *line);
@@ -177,6 +179,8 @@ int option_user(const struct request *q, struct exec_options *o);
  * unless it is to be left alone. bound: it is killed when the connection ends. */
 int exec_start(const struct request *q, struct vm *vm, const struct exec_options *o,
 	       bool detach, bool bound);
+bool client_may_see(const struct client *client, uid_t owner);
+
 void streams_pump(struct client *client);
 void attachments_drop(struct client *client);
 void attachment_free(struct attachment *attachment);

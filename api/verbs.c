@@ -23,7 +23,7 @@ static int verb_hello(const struct request *q)
 		    confined & BOUNDARY_NO_NET ? ",no-network" : "",
 		    confined & BOUNDARY_GROUPS ? ",cgroups" : "");
 	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics,"
-		    "files");
+		    "files,connect,forward");
 	answer_send(&a, q->client);
 	return 0;
 }
@@ -37,7 +37,7 @@ static const struct verb verbs_base[] = {
 };
 
 static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_file,
-					    verbs_pool };
+					    verbs_forward, verbs_pool };
 
 static int verb_help(const struct request *q)
 {
@@ -94,7 +94,7 @@ void verb_dispatch(struct client *client, const struct line *line)
 
 /* ---- What words name ---- */
 
-static bool may_see(const struct client *c, uid_t owner)
+bool client_may_see(const struct client *c, uid_t owner)
 {
 	return c->admin || c->uid == owner;
 }
@@ -103,7 +103,7 @@ struct vm *request_vm(const struct request *q, const char *name)
 {
 	struct vm *vm = pool_vm_find(q->client->server->pool, name);
 
-	if (!vm || vm->role != VM_LEASED || !may_see(q->client, vm->owner)) {
+	if (!vm || vm->role != VM_LEASED || !client_may_see(q->client, vm->owner)) {
 		fail(q, ENOENT, "there is no VM %.64s", name);
 		return NULL;
 	}
@@ -117,7 +117,7 @@ struct exec *request_exec(const struct request *q, const char *id)
 
 	if (value_number(id, UINT64_MAX, &number) == 0)
 		exec = pool_exec_find(q->client->server->pool, number);
-	if (!exec || !may_see(q->client, exec->owner)) {
+	if (!exec || !client_may_see(q->client, exec->owner)) {
 		fail(q, ENOENT, "there is no command %.24s, or it ended long ago", id);
 		return NULL;
 	}

@@ -132,6 +132,21 @@ static void stdin_credit_tell(struct attachment *at)
 	at->exec->in_freed = 0;
 }
 
+/* Of a connection only: its two ways end by themselves, and a command's end tells all. */
+static void stdout_end_tell(struct attachment *at)
+{
+	const struct exec_stream *s = &at->exec->out[0];
+	struct answer a;
+
+	if (!at->exec->connection || at->end_told || !s->eof || s->sent != s->end)
+		return;
+	at->end_told = true;
+	stream_line(&a, at);
+	answer_word(&a, "stdout-end");
+	answer_pair(&a, "at", "%" PRIu64, s->end);
+	answer_send(&a, at->client);
+}
+
 static void end_tell(struct attachment *at)
 {
 	struct answer a;
@@ -158,6 +173,7 @@ void streams_pump(struct client *c)
 		if (c->out.len >= OUT_HIGH || c->cut)
 			return;
 		stdin_credit_tell(at);
+		stdout_end_tell(at);
 		if (exec_finished(at->exec))
 			end_tell(at);
 	}

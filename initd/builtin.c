@@ -12,6 +12,7 @@
 
 static const struct builtin builtins[] = {
 	{"chmod", 1, "mode", builtin_chmod},
+	{"connect", 1, "", builtin_connect},
 	{"get", 1, "offset length", builtin_get},
 	{"ls", 1, "recursive", builtin_ls},
 	{"mkdir", 1, "mode parents", builtin_mkdir},

@@ -38,6 +38,8 @@ int builtin_write(int fd, const void *bytes, size_t size);
  * ENAMETOOLONG, ENOENT for "". */
 int builtin_split(const char *path, char *dir, const char **ret_base);
 
+/* builtin_connect.c */
+int builtin_connect(char *const *args, char *const *options);
 /* builtin_data.c */
 int builtin_put(char *const *args, char *const *options);
 int builtin_get(char *const *args, char *const *options);

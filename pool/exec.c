@@ -165,6 +165,7 @@ int exec_new(struct vm *vm, const struct exec_options *o, struct exec **ret_exec
 	exec->frame_len = (size_t)r;
 	exec->tty = o->tty;
 	exec->builtin = o->builtin;
+	exec->connection = o->connection;
 	exec->has_stdin = o->has_stdin;
 	exec->limit = o->limit;
 	snprintf(exec->command, sizeof(exec->command), "%s", o->argv[0]);
@@ -232,6 +233,8 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	vm_timer_update(vm);
 	waiters_call(&exec->waiters, exec, NULL);
 	reader_call(exec);
+	if (exec->dropped)
+		exec_forget(exec);
 	ended_trim(pool);
 }
 
@@ -339,6 +342,7 @@ static const char *on_output(struct exec *exec, const struct frame *frame)
 		return "output after its end";
 	if (n == 0) {
 		s->eof = true;
+		reader_call(exec);
 		return NULL;
 	}
 	if (exec->early ? n > CM_CREDIT_INITIAL - (s->end - s->sent) : n > s->credit)
@@ -384,7 +388,7 @@ static const char *on_running(struct exec *exec, const struct frame *frame)
 	exec->builtin = frame->head.flags & CM_EXEC_BUILTIN;
 	/* It served a connection to the VM that this one was made of. */
 	if (exec->builtin)
-		exec_kill(exec);
+		exec_drop(exec);
 	return NULL;
 }
 
@@ -500,6 +504,13 @@ int exec_stdin(struct exec *exec, const uint8_t *data, size_t len)
 	return 0;
 }
 
+size_t exec_stdin_room(const struct exec *exec)
+{
+	if (!exec->vm || !exec->has_stdin || exec->in_eof)
+		return 0;
+	return exec->in.data ? buf_space(&exec->in) : CM_CREDIT_INITIAL;
+}
+
 int exec_stdin_close(struct exec *exec)
 {
 	if (!exec->vm || !exec->has_stdin || exec->in_eof)
@@ -528,16 +539,30 @@ int exec_signal(struct exec *exec, uint32_t number, struct err *err)
 	return control_send(exec, CM_F_SIGNAL, &number, sizeof(number), err);
 }
 
-void exec_kill(struct exec *exec)
+void exec_signal_due(struct exec *exec, uint32_t number)
 {
 	if (!exec->vm)
 		return;
-	if (exec->state == EXEC_QUEUED) {
-		exec_lost(exec, "its client was gone before it could begin");
-		return;
-	}
-	exec->kill_due = true;
+	if (exec->signal_due != SIGKILL)
+		exec->signal_due = number;
 	vm_pump_later(exec->vm);
+}
+
+void exec_kill(struct exec *exec)
+{
+	if (exec->vm && exec->state == EXEC_QUEUED)
+		exec_lost(exec, "its client was gone before it could begin");
+	else
+		exec_signal_due(exec, SIGKILL);
+}
+
+void exec_drop(struct exec *exec)
+{
+	exec->dropped = true;
+	if (exec->state == EXEC_ENDED)
+		exec_forget(exec);
+	else
+		exec_kill(exec);
 }
 
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err)
@@ -596,7 +621,6 @@ static void credit_pump(struct exec *exec, int stream)
 void exec_pump(struct exec *exec)
 {
 	struct vm *vm = exec->vm;
-	uint32_t kill = SIGKILL;
 	uint16_t flags = (uint16_t)((exec->tty ? CM_EXEC_TTY : 0) |
 				    (exec->builtin ? CM_EXEC_BUILTIN : 0) |
 				    (exec->has_stdin ? CM_EXEC_STDIN : 0));
@@ -611,9 +635,10 @@ void exec_pump(struct exec *exec)
 	}
 	if (exec->state == EXEC_QUEUED)
 		return;
-	if (exec->kill_due &&
-	    vm_send(vm, CM_F_SIGNAL, 0, exec->channel_id, &kill, sizeof(kill)) == 0)
-		exec->kill_due = false;
+	if (exec->signal_due &&
+	    vm_send(vm, CM_F_SIGNAL, 0, exec->channel_id, &exec->signal_due,
+		    sizeof(exec->signal_due)) == 0)
+		exec->signal_due = 0;
 	stdin_pump(exec);
 	credit_pump(exec, 0);
 	credit_pump(exec, 1);

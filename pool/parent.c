@@ -62,7 +62,7 @@ static int engine_launch(struct parent *p, struct err *err)
 					  .flags = confinement(&p->processes) };
 	FD_CLEANUP int ours = -1, theirs = -1;
 	const char *step;
-	int pair[2], fds[2], r;
+	int pair[2], fds[3], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
 		return err_set_errno(err, errno, "cannot make a socket");
@@ -70,8 +70,9 @@ static int engine_launch(struct parent *p, struct err *err)
 	theirs = pair[1];
 	fds[0] = theirs;
 	fds[1] = p->listener;
+	fds[2] = p->store;
 	p->engine.fds = fds;
-	p->engine.fd_count = 2;
+	p->engine.fd_count = 3;
 	r = launch(&p->engine, &p->engine_pid, &step);
 	if (r < 0)
 		return err_set_errno(err, r, "cannot start the engine: %s", step);

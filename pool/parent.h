@@ -26,8 +26,9 @@ struct parent {
 	/* Given. */
 	struct evloop *loop;
 	struct processes processes;	/* its own given part, too */
-	struct launch engine;		/* fds is filled in: the boundary, the listener */
+	struct launch engine;		/* fds is filled in: the boundary, listener, store */
 	int listener;
+	int store;			/* the engine's directory */
 	void (*ready)(struct parent *parent);		/* an engine serves; perhaps again */
 	void (*say)(struct parent *parent, const char *text);
 	/* Its own. */

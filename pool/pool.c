@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/time.h"
+#include "pool/forward.h"
 
 #define MS	UINT64_C(1000000)
 
@@ -34,16 +36,18 @@ static void on_ended_timer(struct timer *timer)
 }
 
 int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
-	      int parent, struct err *err)
+	      int parent, int store, struct err *err)
 {
 	int r;
 
-	*pool = (struct pool){ .loop = loop, .limits = *limits, .self = getuid() };
+	*pool = (struct pool){ .loop = loop, .limits = *limits, .self = getuid(),
+			       .store = store };
 	list_init(&pool->vms);
 	list_init(&pool->ended);
 	list_init(&pool->templates);
 	list_init(&pool->observers);
 	timer_init(&pool->ended_timer, on_ended_timer);
+	listener_clean(store);
 	r = link_open(pool, parent);
 	return r < 0 ? err_set_errno(err, r, "cannot speak to the parent") : 0;
 }
@@ -61,6 +65,7 @@ void pool_done(struct pool *pool)
 		exec_free(exec);
 	timer_set(pool->loop, &pool->ended_timer, 0);
 	boundary_done(&pool->parent);
+	pool->store = fd_close(pool->store);
 }
 
 void pool_drain(struct pool *pool)
@@ -82,9 +87,14 @@ void pool_kill_all(struct pool *pool, const char *cause, const char *reason)
 
 void pool_unbind(struct pool *pool, const void *bound)
 {
+	struct forward *f;
 	struct vm *vm;
 
 	list_for_each(vm, &pool->vms, struct vm, link) {
+		list_for_each(f, &vm->forwards, struct forward, link) {
+			if (f->bound == bound)
+				forward_end(f, "the connection it was bound to is gone");
+		}
 		if (vm->bound == bound) {
 			vm->bound = NULL;
 			vm_kill(vm, "unbound", NULL, "the connection it was bound to is gone");
@@ -222,7 +232,7 @@ static void metric_histogram(FILE *to, const char *name, const char *help,
 static void metrics_write(struct pool *pool, FILE *to)
 {
 	const struct pool_stats *s = &pool->stats;
-	uint64_t states[3] = { 0 }, roles[3] = { 0 }, execs = 0;
+	uint64_t states[3] = { 0 }, roles[3] = { 0 }, execs = 0, forwards = 0;
 	struct template *t;
 	struct vm *vm;
 
@@ -230,6 +240,7 @@ static void metrics_write(struct pool *pool, FILE *to)
 		states[vm->state]++;
 		roles[vm->role]++;
 		execs += vm->exec_count;
+		forwards += vm->forward_count;
 	}
 	metric(to, "vms_starting", "gauge", "VMs that are starting", states[VM_STARTING]);
 	metric(to, "vms_ready", "gauge", "VMs that take commands", states[VM_READY]);
@@ -242,6 +253,9 @@ static void metrics_write(struct pool *pool, FILE *to)
 	metric(to, "vms_failed_total", "counter", "VMs that never got ready", s->vms_failed);
 	metric(to, "execs_total", "counter", "commands begun", s->execs);
 	metric(to, "execs_ended_total", "counter", "commands ended", s->execs_ended);
+	metric(to, "forwards", "gauge", "forwards of ports", forwards);
+	metric(to, "forward_connections_total", "counter", "connections of forwards",
+	       s->connections);
 	metric(to, "forks_total", "counter", "VMs made by fork", s->forks);
 	metric(to, "snapshots_total", "counter", "snapshots saved", s->snapshots);
 	metric(to, "leases_total", "counter", "VMs asked of templates", s->leases);

@@ -103,7 +103,8 @@ struct exec {
 	enum exec_state state;
 	char command[64];	/* for listings */
 	uint32_t pid;		/* in the guest */
-	bool tty, has_stdin, builtin, early;	/* early: of a snapshot, RUNNING has not come yet */
+	bool tty, has_stdin, builtin, connection;
+	bool early;		/* of a snapshot, RUNNING has not come yet */
 	uint8_t *frame;		/* EXEC, while queued */
 	size_t frame_len;
 
@@ -114,7 +115,8 @@ struct exec {
 	uint32_t in_credit;
 	uint32_t in_freed;	/* bytes that left `in` since the reader was told */
 	bool in_eof, in_eof_sent;
-	bool kill_due;		/* SIGKILL, as soon as the VM takes it */
+	uint32_t signal_due;	/* to be sent as soon as the VM takes it */
+	bool dropped;		/* forgotten when it ends */
 	struct exec_reader *reader;	/* one at a time */
 
 	enum exec_end end;
@@ -136,6 +138,7 @@ struct exec_options {
 	uint32_t uid, gid;
 	bool tty, has_stdin;
 	bool builtin;			/* argv[0] is initd's own: put, get, ... */
+	bool connection;		/* and its stdout ends by itself */
 	uint16_t rows, columns;
 	uint64_t timeout_ns, limit;
 };
@@ -155,10 +158,15 @@ bool exec_finished(const struct exec *exec);
 
 /* -ENOBUFS: more than there is room for, and nothing taken; -EPIPE: no stdin any more. */
 int exec_stdin(struct exec *exec, const uint8_t *data, size_t len);
+size_t exec_stdin_room(const struct exec *exec);
 int exec_stdin_close(struct exec *exec);
 int exec_signal(struct exec *exec, uint32_t number, struct err *err);
-/* SIGKILL, however busy the VM is; what has not begun never does. */
+/* A signal, as soon as the VM takes it. exec_kill(): SIGKILL, and what has not begun never
+ * does. */
+void exec_signal_due(struct exec *exec, uint32_t number);
 void exec_kill(struct exec *exec);
+/* By its reader, who leaves it: kills it if it runs, and forgets it. */
+void exec_drop(struct exec *exec);
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct err *err);
 /* Forgets an ended command before its time. */
 void exec_forget(struct exec *exec);
@@ -218,6 +226,8 @@ struct vm {
 	struct frame_decoder decoder;
 	struct list execs;
 	uint32_t exec_count, channel_ids;
+	struct list forwards;		/* forward.h */
+	uint32_t forward_count;
 	struct list requests;
 
 	uint64_t created_ns, idle_since_ns;
@@ -343,7 +353,7 @@ void pool_histogram_add(struct pool_histogram *histogram, uint64_t ns);
 
 struct pool_stats {
 	uint64_t vms_created, vms_ended, vms_failed, execs, execs_ended, forks, snapshots,
-		 leases, lease_hits;
+		 leases, lease_hits, connections;
 	struct pool_histogram create, exec_start;
 };
 
@@ -353,6 +363,7 @@ struct pool {
 	uint32_t confined;		/* what VMs are confined by: flags of START */
 	const char *image;		/* the default one's path, NULL: there is none */
 	struct pool_limits limits;
+	int store;			/* a directory for the engine's own files, or -1 */
 	/* What the parent says: begin (reason: why an earlier engine ended, or ""), end, or
 	 * nothing any more. */
 	void (*start)(struct pool *pool, const char *reason);
@@ -362,7 +373,7 @@ struct pool {
 	struct list vms, ended, templates, observers;
 	uint32_t vm_count, ended_count, template_count;
 	uint64_t vm_memory;		/* guest RAM of all but held ones */
-	uint64_t vm_numbers, exec_ids;
+	uint64_t vm_numbers, exec_ids, forward_ids;
 	bool draining;
 	struct pool_event events[POOL_EVENTS];
 	uint64_t event_seq;
@@ -372,7 +383,7 @@ struct pool {
 
 /* parent: our end of the boundary, taken. Returns 0 or -errno with err set. */
 int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
-	      int parent, struct err *err);
+	      int parent, int store, struct err *err);
 /* Tells the parent that clients are served. Returns 0 or -errno. */
 int pool_ready(struct pool *pool);
 /* After all VMs are gone (pool_empty). */

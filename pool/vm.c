@@ -20,6 +20,7 @@
 
 #include "base/fd.h"
 #include "base/time.h"
+#include "pool/forward.h"
 
 #define TO_VMM_CAP	(4 * FRAME_BYTES_MAX)
 #define READ_SIZE	65536u
@@ -129,6 +130,7 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 	snprintf(vm->name, sizeof(vm->name), "vm-%llu", (unsigned long long)vm->number);
 	list_init(&vm->link);
 	list_init(&vm->execs);
+	list_init(&vm->forwards);
 	list_init(&vm->requests);
 	list_init(&vm->waiters);
 	list_init(&vm->end_waiters);
@@ -317,6 +319,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	pool->stats.vms_failed += failed;
 	pool_event(pool, "vm-ended", vm, "%s: %s", cause, vm->reason);
 	request_drop_all(vm, &err);
+	forward_end_all(vm, vm->reason);
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_lost(exec, vm->reason);
 	waiters_fail(&vm->waiters, vm, &err);

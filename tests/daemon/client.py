@@ -137,7 +137,7 @@ class Client:
             kind = line.words[1]
             if kind in out:
                 out[kind] += line.chunk
-            elif kind != 'stdin-credit':
+            elif kind not in ('stdin-credit', 'stdout-end'):
                 self.later = kept + self.later
                 return bytes(out['stdout']), bytes(out['stderr']), line
 

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 
-from client import BUILD, SCALE, Client, Daemon, Refused, eventually
+from client import BUILD, LIMIT, SCALE, Client, Daemon, Refused, eventually
 
 CASEMATE = os.path.join(BUILD, 'casemate')
 WINDOW = 262144
@@ -666,8 +666,8 @@ def case_command(d):
 
 def files_left(d):
     state = d.path + '.state'
-    return [f for f in os.listdir(state) if f not in ('lock', 'root')] \
-        if os.path.isdir(state) else []
+    return [f for place in (state, os.path.join(state, 'engine')) if os.path.isdir(place)
+            for f in os.listdir(place) if f not in ('lock', 'root', 'engine')]
 
 
 def what_they_do(d):
@@ -744,4 +744,4 @@ def main(names=None):
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(main(globals()))

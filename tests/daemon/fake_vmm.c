@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/frame.h"
 #include "snapshot/file.h"
+#include "tests/daemon/fake_connect.h"
 
 #define TASKS	64
 
@@ -46,13 +47,18 @@ static int passed[CM_VM_FORK_MAX];
 static unsigned int passed_count;
 static struct frame_decoder decoder;
 
-static void put(uint16_t type, uint32_t id, const void *payload, size_t len)
+void put_flags(uint16_t type, uint16_t flags, uint32_t id, const void *payload, size_t len)
 {
-	struct cm_frame head = frame_head(type, 0, id, (uint32_t)len);
+	struct cm_frame head = frame_head(type, flags, id, (uint32_t)len);
 
 	if (fd_write_all(channel, &head, sizeof(head)) < 0 ||
 	    fd_write_all(channel, payload, len) < 0)
 		_exit(0);
+}
+
+void put(uint16_t type, uint32_t id, const void *payload, size_t len)
+{
+	put_flags(type, 0, id, payload, len);
 }
 
 static void task_exit(struct task *t, uint32_t status)
@@ -226,15 +232,13 @@ static void booted(void)
 		struct cm_running r = { .pid = 42, .stdin_credit = CM_CREDIT_INITIAL };
 		uint16_t flags = (uint16_t)((tasks[i].has_stdin ? CM_EXEC_STDIN : 0) |
 					    (tasks[i].builtin ? CM_EXEC_BUILTIN : 0));
-		struct cm_frame head = frame_head(CM_F_RUNNING, flags, tasks[i].id, sizeof(r));
 
 		if (!tasks[i].id)
 			continue;
 		tasks[i].credit = CM_CREDIT_INITIAL;
-		if (fd_write_all(channel, &head, sizeof(head)) < 0 ||
-		    fd_write_all(channel, &r, sizeof(r)) < 0)
-			_exit(0);
+		put_flags(CM_F_RUNNING, flags, tasks[i].id, &r, sizeof(r));
 	}
+	fake_connect_announce();
 	put(CM_F_VM_BOOTED, 0, &b, sizeof(b));
 }
 
@@ -299,6 +303,8 @@ static void dispatch(const struct frame *f)
 	struct cm_credit credit;
 	uint32_t number;
 
+	if (fake_connect_frame(f))
+		return;
 	switch (f->head.type) {
 	case CM_F_EXEC:
 		on_exec(f);

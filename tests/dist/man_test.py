@@ -115,10 +115,30 @@ def case_statuses_are_told():
         assert status in text, status
 
 
+def example(text):
+    """The program in the library's page, as C."""
+    text = text.split('\n.SH EXAMPLE\n')[1].split('.nf\n')[1].split('\n.fi')[0]
+    return text.replace('\\&', '').replace('\\-', '-').replace('\\e', '\\')
+
+
+def case_library():
+    with open(os.path.join(SOURCE, 'api/casemate.h'), encoding='utf-8') as f:
+        functions = set(re.findall(r'^[a-z].*?\b(casemate_[a-z_]+)\(', f.read(), re.M))
+    text = page('libcasemate.3')
+    synopsis, rest = text.split('\n.SH DESCRIPTION\n')
+    same('casemate.h and the synopsis', functions,
+         set(re.findall(r'\b(casemate_[a-z_]+)\(', synopsis)))
+    same('casemate.h and the page', functions, set(re.findall(r'\b(casemate_[a-z_]+) ?"?\(',
+         rest.split('\n.SH EXAMPLE\n')[0])))
+    with open(os.path.join(SOURCE, 'api/example.c'), encoding='utf-8') as f:
+        code = f.read()
+    assert example(text).strip() == code[code.index('#include'):].strip(), 'the example'
+
+
 def case_pages_are_good_roff():
     if not shutil.which('groff'):
         return 'groff is not installed'
-    for name in 'casemate.1', 'casemated.8':
+    for name in 'casemate.1', 'libcasemate.3', 'casemated.8':
         p = subprocess.run(['groff', '-man', '-Tutf8', '-ww', '-z',
                             os.path.join(SOURCE, 'dist', name)], stderr=subprocess.PIPE)
         assert p.returncode == 0 and not p.stderr, p.stderr

@@ -794,6 +794,7 @@ int main(int argc, char **argv)
 		{.pName = "initd", .pTests = (CU_TestInfo *)(uintptr_t)tests},
 		{.pName = "resume", .pTests = (CU_TestInfo *)(uintptr_t)resume_tests},
 		{.pName = "builtins", .pTests = (CU_TestInfo *)(uintptr_t)builtin_tests},
+		{.pName = "connect", .pTests = (CU_TestInfo *)(uintptr_t)connect_tests},
 		CU_SUITE_INFO_NULL};
 	unsigned int failed;
 

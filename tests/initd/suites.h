@@ -7,7 +7,7 @@
 #include "tests/initd/peer.h"
 
 extern const char *initd_path;
-extern const CU_TestInfo resume_tests[], builtin_tests[];
+extern const CU_TestInfo resume_tests[], builtin_tests[], connect_tests[];
 
 /* Sends a frame and expects an ERROR that names its id. */
 void frame_check_refused(struct peer *p, uint16_t type, uint16_t flags, uint32_t id,

@@ -21,6 +21,10 @@ int cmd_image(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);	/* of files */
 int cmd_vm_snapshot(int argc, char **argv);	/* of a VM */
 int cmd_exec(int argc, char **argv);
+int cmd_connect(int argc, char **argv);
+int cmd_forward(int argc, char **argv);
+int cmd_forwards(int argc, char **argv);
+int cmd_unforward(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_top(int argc, char **argv);

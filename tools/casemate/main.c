@@ -38,6 +38,10 @@ static const struct {
 	{ "run", cmd_run, "run a command in a VM of its own" },
 	{ "image", cmd_image, "build a root image" },
 	{ "exec", cmd_exec, "run a command in a VM that was kept" },
+	{ "connect", cmd_connect, "a connection into a VM, as stdin and stdout" },
+	{ "forward", cmd_forward, "let a socket of the host lead into a VM" },
+	{ "forwards", cmd_forwards, "list the forwards" },
+	{ "unforward", cmd_unforward, "end a forward" },
 	{ "ls", cmd_ls, "list the VMs that were kept, or a directory in one" },
 	{ "info", cmd_info, "all about one of them" },
 	{ "top", cmd_top, "watch them" },
@@ -91,7 +95,7 @@ static void help(FILE *to)
 {
 	fprintf(to, "usage: casemate VERB [options]; casemate help VERB says more\n");
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+		fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].help);
 }
 
 /* How many letters must be put in, left out, changed or swapped with their neighbour. */

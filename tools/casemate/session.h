@@ -28,4 +28,12 @@ int session_path(const char *path, char *ret);
 int session_exec(struct casemate *c, const char *vm, char **argv, const char *const *options,
 		 bool tty);
 
+/* A connection to what listens in a VM, as our stdin and stdout. */
+int session_connect(struct casemate *c, const char *vm, const char *target,
+		    const char *const *options);
+
+/* The answer to a bound forward has come: says where it listens, and on stderr what fails, until
+ * a signal or its end. Returns the exit status. */
+int session_forward(struct casemate *c);
+
 #endif

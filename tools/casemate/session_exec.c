@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A command in a VM of the daemon's, with our own streams, signals and exit status: the same
- * to a user as `casemate run`.
+ * to a user as `casemate run`. Or a connection into the VM, which is a command, too.
  *
  * A poll(2) loop between stdin, signals and the connection. The connection is always read: a
  * window bounds what the command may send ahead, and is granted again as bytes are written. A
@@ -40,6 +40,7 @@ struct session {
 	struct casemate *c;
 	unsigned long long exec;
 	const char *name;
+	const char *target;		/* of a connection; NULL: a command */
 	int signals;
 	bool tty, stdin_open, done;
 	bool broken[2];			/* nobody reads our output any more */
@@ -143,6 +144,16 @@ static void output(struct session *s, int fd, const uint8_t *data, size_t len)
 	}
 }
 
+/* Whoever reads our stdout sees its end, and the descriptor stays taken. */
+static void output_end(void)
+{
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	if (null >= 0)
+		dup2(null, 1);
+	fd_close(null);
+}
+
 static void on_end(struct session *s, const struct casemate_event *e)
 {
 	int status = e->signal ? 128 + e->signal : e->code;
@@ -181,6 +192,9 @@ static void on_event(struct session *s, const struct casemate_event *e)
 			casemate_credit(s->c, s->exec, len);
 		break;
 	}
+	case CASEMATE_STDOUT_END:
+		output_end();
+		break;
 	case CASEMATE_STDIN_CREDIT:
 		s->stdin_credit += e->len;
 		break;
@@ -253,6 +267,11 @@ static int session_begin(struct session *s, const char *vm, char **argv,
 		n++;
 	}
 	words[n++] = WINDOW_TEXT;
+	if (s->target) {
+		words[n] = NULL;
+		r = casemate_connect(s->c, vm, s->target, words, &s->exec);
+		return r == 0 ? 0 : session_fail(s->c);
+	}
 	words[n++] = "bound=yes";
 	if (s->stdin_open)
 		words[n++] = "stdin=yes";
@@ -266,28 +285,43 @@ static int session_begin(struct session *s, const char *vm, char **argv,
 	return r == 0 ? 0 : session_fail(s->c);
 }
 
+static int session_run(struct session *s, const char *vm, char **argv,
+		       const char *const *options)
+{
+	int status;
+
+	s->stdin_credit = STDIN_FIRST;
+	s->stdin_open = fcntl(0, F_GETFD) >= 0;
+	s->signals = terminal_signals();
+	if (s->signals < 0)
+		return casemate_fail("cannot wait for signals: %s", strerror(errno));
+	status = session_begin(s, vm, argv, options);
+	if (status == 0) {
+		if (s->tty)
+			terminal_raw(&s->terminal);
+		while (!s->done)
+			session_step(s);
+		terminal_restore(&s->terminal);
+		status = s->status;
+	}
+	fd_close(s->signals);
+	return status;
+}
+
 int session_exec(struct casemate *c, const char *vm, char **argv, const char *const *options,
 		 bool tty)
 {
-	struct session s = { .c = c, .name = argv[0], .tty = tty, .signals = -1,
-			     .stdin_credit = STDIN_FIRST,
-			     .stdin_open = fcntl(0, F_GETFD) >= 0 };
-	int status;
+	struct session s = { .c = c, .name = argv[0], .tty = tty };
 
 	if (tty && !isatty(0))
 		return casemate_fail("--tty needs a terminal as stdin");
-	s.signals = terminal_signals();
-	if (s.signals < 0)
-		return casemate_fail("cannot wait for signals: %s", strerror(errno));
-	status = session_begin(&s, vm, argv, options);
-	if (status == 0) {
-		if (tty)
-			terminal_raw(&s.terminal);
-		while (!s.done)
-			session_step(&s);
-		terminal_restore(&s.terminal);
-		status = s.status;
-	}
-	fd_close(s.signals);
-	return status;
+	return session_run(&s, vm, argv, options);
+}
+
+int session_connect(struct casemate *c, const char *vm, const char *target,
+		    const char *const *options)
+{
+	struct session s = { .c = c, .name = "the connection", .target = target };
+
+	return session_run(&s, vm, NULL, options);
 }

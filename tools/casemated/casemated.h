@@ -2,8 +2,8 @@
 /*
  * casemated is two processes of one program: the parent (keeper.c), which is started, and the
  * engine (engine.c), which the parent starts with the same options behind ENGINE_WORD. The
- * engine finds the boundary (pool/boundary.h) and the socket that clients connect to at fixed
- * numbers.
+ * engine finds the boundary (pool/boundary.h), the socket that clients connect to and a directory of
+ * its own at fixed numbers.
  */
 #ifndef CASEMATE_TOOLS_CASEMATED_CASEMATED_H
 #define CASEMATE_TOOLS_CASEMATED_CASEMATED_H
@@ -18,13 +18,14 @@
 #define ENGINE_WORD		"--engine"
 #define ENGINE_BOUNDARY_FD	LAUNCH_FDS
 #define ENGINE_LISTENER_FD	(LAUNCH_FDS + 1)
+#define ENGINE_STORE_FD		(LAUNCH_FDS + 2)
 
 struct options {
 	const char *socket, *state, *group, *user;
 	const char *vmm, *kernel, *initd, *image;
 	struct pool_limits limits;
 	uint32_t uid_base, uid_count;	/* of VMs */
-	bool session, verbose, help;
+	bool session, verbose, help, forward_any;
 	uint64_t session_idle_ns;
 	int ready_fd;
 };

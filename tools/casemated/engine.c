@@ -86,7 +86,8 @@ static int engine_begin(struct engine *e, struct err *err)
 	if (r == 0)
 		r = filter_enter(err);
 	if (r == 0)
-		r = pool_init(&e->pool, &e->loop, &o->limits, ENGINE_BOUNDARY_FD, err);
+		r = pool_init(&e->pool, &e->loop, &o->limits, ENGINE_BOUNDARY_FD,
+			      ENGINE_STORE_FD, err);
 	if (r < 0)
 		return r;
 	e->pool.image = o->image;
@@ -94,6 +95,7 @@ static int engine_begin(struct engine *e, struct err *err)
 	e->pool.stop = on_stop;
 	e->pool.orphaned = on_orphaned;
 	e->server.session = o->session;
+	e->server.forward_any = o->forward_any;
 	e->server.session_idle_ns = o->session_idle_ns;
 	if (o->verbose) {
 		e->log.event = on_event;

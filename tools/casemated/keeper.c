@@ -291,6 +291,24 @@ static int state_begin(struct keeper *k, struct err *err)
 	return left < 0 ? left : 0;
 }
 
+/* STATE/engine: what the engine keeps for the next one, and what it puts on the disk. */
+static int store_open(struct keeper *k, struct err *err)
+{
+	const struct launch_jail *jail = &k->parent.engine.jail;
+	char path[PATH_MAX];
+	int r;
+
+	if (snprintf(path, sizeof(path), "%s/engine", k->state) >= (int)sizeof(path))
+		return err_set(err, ENAMETOOLONG, "the state directory's path is too long");
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_set_errno(err, errno, "cannot make the directory %s", path);
+	r = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	k->parent.store = r;
+	if (r < 0 || (jail->has_user && fchown(r, jail->uid, jail->gid) < 0))
+		return err_set_errno(err, errno, "cannot give the engine the directory %s", path);
+	return 0;
+}
+
 static int keeper_begin(struct keeper *k, int argc, char **argv, struct err *err)
 {
 	const struct options *o = k->options;
@@ -324,6 +342,8 @@ static int keeper_begin(struct keeper *k, int argc, char **argv, struct err *err
 		r = engine_describe(k, argc, argv, err);
 	if (r == 0)
 		r = confine_choose(o, k->state, &k->parent, err);
+	if (r == 0)
+		r = store_open(k, err);
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
 	return r < 0 ? r : parent_init(&k->parent, err);
@@ -337,7 +357,7 @@ int keeper_main(const struct options *options, int argc, char **argv)
 
 	k.options = options;
 	k.ready_fd = options->ready_fd;
-	k.lock = k.signals = k.parent.listener = -1;
+	k.lock = k.signals = k.parent.listener = k.parent.store = -1;
 	k.parent.children_fd = -1;
 	if (keeper_begin(&k, argc, argv, &err) < 0) {
 		fprintf(stderr, "casemated: %s\n", err.text);

@@ -36,6 +36,7 @@ static const struct option known[] = {
 	{ "total-mem", required_argument, NULL, 'M' },
 	{ "user", required_argument, NULL, 'u' },
 	{ "vm-uids", required_argument, NULL, 'U' },
+	{ "forward-any", no_argument, NULL, 'a' },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -55,6 +56,7 @@ static void usage(void)
 	     "                    VMs are the daemon's user's, and nothing but the jail holds them\n"
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
+	     "  --forward-any     let admins forward from other than loopback addresses\n"
 	     "  --session         end when there was no VM and no client for a while\n"
 	     "  --session-idle TIME   that while; default 10s\n"
 	     "  --ready-fd FD     write \"ok\" and a newline there when it serves\n"
@@ -121,6 +123,7 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	case 'M': r = value_size(optarg, &o->limits.total_memory); break;
 	case 'u': o->user = optarg; break;
 	case 'U': r = range_option(optarg, &o->uid_base, &o->uid_count); break;
+	case 'a': o->forward_any = true; break;
 	case 'v': o->verbose = true; break;
 	case 'h': o->help = true; break;
 	default:
