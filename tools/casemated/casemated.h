@@ -2,8 +2,8 @@
 /*
  * casemated is two processes of one program: the parent (keeper.c), which is started, and the
  * engine (engine.c), which the parent starts with the same options behind ENGINE_WORD. The
- * engine finds the boundary (pool/boundary.h), the socket that clients connect to and a directory of
- * its own at fixed numbers.
+ * engine finds the boundary (pool/boundary.h), the socket that clients connect to and a directory
+ * of its own at fixed numbers.
  */
 #ifndef CASEMATE_TOOLS_CASEMATED_CASEMATED_H
 #define CASEMATE_TOOLS_CASEMATED_CASEMATED_H
