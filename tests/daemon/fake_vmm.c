@@ -319,8 +319,11 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--hold"))
 			hold = true;
-		if (!strcmp(argv[i], "--kernel") && i + 1 < argc)
-			delay = strrchr(argv[i + 1], '-');
+		if (!strcmp(argv[i], "--kernel") && i + 1 < argc) {
+			/* Of the name: the directory's is made at random. */
+			delay = strrchr(argv[i + 1], '/');
+			delay = delay ? strrchr(delay, '-') : NULL;
+		}
 	}
 	signal(SIGCHLD, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);	/* a file that does not fit is an error */
