@@ -16,7 +16,8 @@ static int verb_hello(const struct request *q)
 	answer_pair(&a, "release", "%s", CASEMATE_VERSION);
 	answer_pair(&a, "uid", "%u", q->client->uid);
 	answer_pair(&a, "role", "%s", q->client->admin ? "admin" : "operator");
-	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics");
+	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics,"
+		    "pause,suspend,incremental");
 	answer_send(&a, q->client);
 	return 0;
 }
@@ -29,7 +30,8 @@ static const struct verb verbs_base[] = {
 	{ NULL, NULL, 0, NULL, false },
 };
 
-static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_pool };
+static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_pause, verbs_exec,
+					    verbs_pool };
 
 static int verb_help(const struct request *q)
 {

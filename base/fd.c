@@ -95,12 +95,17 @@ ssize_t fd_send(int socket, const void *data, size_t len, const int *fds, unsign
 	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 	ssize_t n;
 
-	if (count < 1 || count > FD_SEND_MAX)
+	if (count > FD_SEND_MAX)
 		return -EINVAL;
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int) * count);
-	memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	if (count == 0) {
+		message.msg_control = NULL;
+		message.msg_controllen = 0;
+	} else {
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	}
 	n = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 	return n < 0 ? -errno : n;
 }

@@ -28,8 +28,8 @@ int fd_pread_exact(int fd, void *data, size_t len, uint64_t offset);
 /* Writes all of it, waiting where it must. Returns 0 or -errno. */
 int fd_write_all(int fd, const void *data, size_t len);
 
-/* Sends bytes with up to FD_SEND_MAX descriptors, at least one, over a Unix socket; does not
- * wait. Returns how many bytes went, which is all of them for a few, or -errno. */
+/* Sends bytes with up to FD_SEND_MAX descriptors over a Unix socket; does not wait. Returns how
+ * many bytes went, which is all of them for a few, or -errno. */
 #define FD_SEND_MAX	16u
 ssize_t fd_send(int socket, const void *data, size_t len, const int *fds, unsigned int count);
 

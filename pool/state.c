@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state directory: a file PID for each VMM, holding the process's start time, from which
- * the next daemon knows what an earlier one left behind. VMMs end with their daemon (their
- * socket ends, and those it started itself have PDEATHSIG); this is for one that hangs.
- * A PID alone proves nothing: it is only signalled through a pidfd that was opened before its
- * start time was compared.
+ * The state directory, and the store, which may be the same. In the first is a file PID for
+ * each VMM, holding the process's start time, from which the next daemon knows what an earlier
+ * one left behind. VMMs end with their daemon (their socket ends, and those it started itself
+ * have PDEATHSIG); this is for one that hangs. A PID alone proves nothing: it is only
+ * signalled through a pidfd that was opened before its start time was compared.
+ *
+ * In the store are VMs that are suspended: files without a name, of which nothing is left when
+ * the daemon is killed. Where the filesystem must give them one they have it for an instant,
+ * and state_store_clean() knows it.
  */
 #include "pool/pool.h"
 
@@ -23,6 +27,7 @@
 #include "base/fd.h"
 
 #define END_MS	5000
+#define STORE_NAME	"suspend-"
 
 int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent)
 {
@@ -108,6 +113,38 @@ static int leftover_kill(int dir, const char *name)
 	p = (struct pollfd){ pidfd, POLLIN, 0 };
 	poll(&p, 1, END_MS);
 	return 1;
+}
+
+int state_file(const char *dir, struct err *err)
+{
+	char path[PATH_MAX];
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		return fd;
+	if (snprintf(path, sizeof(path), "%s/" STORE_NAME "XXXXXX", dir) >= (int)sizeof(path))
+		return err_set(err, ENAMETOOLONG, "the store's path is too long");
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, EIO, "cannot make a file in the store %s: %s", dir,
+			       strerror(errno));
+	unlink(path);
+	return fd;
+}
+
+int state_store_clean(const char *dir, struct err *err)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+
+	if (!d)
+		return err_set_errno(err, errno, "cannot read the store %s", dir);
+	while ((entry = readdir(d))) {
+		if (!strncmp(entry->d_name, STORE_NAME, strlen(STORE_NAME)))
+			unlinkat(dirfd(d), entry->d_name, 0);
+	}
+	closedir(d);
+	return 0;
 }
 
 int state_clean(const char *dir, struct err *err)

@@ -86,11 +86,23 @@ static int options_take(struct vm *vm, const struct vm_options *o, struct err *e
 	vm->owner = o->owner;
 	vm->role = o->role;
 	vm->idle_ns = o->idle_ns;
+	vm->idle_suspends = o->idle_suspends;
 	vm->ttl_at_ns = 0;
 	if (o->ttl_ns && __builtin_add_overflow(now, o->ttl_ns, &vm->ttl_at_ns))
 		return err_set(err, EINVAL, "the VM's time to live is too long");
 	vm->idle_since_ns = now;
 	return 0;
+}
+
+void vm_memory_count(struct vm *vm, bool counted)
+{
+	if (vm->counted == counted)
+		return;
+	vm->counted = counted;
+	if (counted)
+		vm->pool->vm_memory += vm->memory;
+	else
+		vm->pool->vm_memory -= vm->memory;
 }
 
 static void vm_free(struct vm *vm)
@@ -104,14 +116,15 @@ static void vm_free(struct vm *vm)
 	deferred_cancel(&vm->reap);
 	fd_close(vm->socket);
 	fd_close(vm->pidfd);
+	fd_close(vm->image_fd);
+	free(vm->image_path);
 	buf_done(&vm->to_vmm);
 	frame_decoder_done(&vm->decoder);
 	if (!list_empty(&vm->link)) {
 		list_remove(&vm->link);
 		pool->vm_count--;
-		if (vm->role != VM_HELD)
-			pool->vm_memory -= vm->memory;
 	}
+	vm_memory_count(vm, false);
 	if (vm->template)
 		template_put(vm->template);
 	free(vm);
@@ -128,7 +141,7 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 		return NULL;
 	}
 	vm->pool = pool;
-	vm->socket = vm->pidfd = -1;
+	vm->socket = vm->pidfd = vm->image_fd = -1;
 	vm->memory = memory;
 	vm->number = ++pool->vm_numbers;
 	vm->created_ns = time_monotonic_ns();
@@ -159,25 +172,19 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 }
 
 /* It is in the world now: counted, and told of. */
-static int vm_begin(struct vm *vm, const struct vm_options *o, int socket, struct err *err)
+static void vm_begin(struct vm *vm, const struct vm_options *o)
 {
 	struct pool *pool = vm->pool;
-	int r = watch_add(pool->loop, &vm->channel, socket, EPOLLIN);
 
-	vm->socket = socket;
-	if (r < 0)
-		return err_set_errno(err, r, "cannot watch a VM");
 	list_add_tail(&pool->vms, &vm->link);
 	pool->vm_count++;
-	if (vm->role != VM_HELD)
-		pool->vm_memory += vm->memory;
+	vm_memory_count(vm, vm->role != VM_HELD);
 	pool->stats.vms_created++;
 	if (vm->role == VM_HELD)
 		vm->state = VM_READY;
 	else
 		timer_set(pool->loop, &vm->timer,
 			  vm->created_ns + (o->boot_ns ? o->boot_ns : BOOT_NS));
-	return 0;
 }
 
 /* Whose parent the VMM that forked it is, or, if that is gone already, we are. */
@@ -208,7 +215,44 @@ static int process_take(struct vm *vm, pid_t pid, pid_t parent)
 	if (r == 0)
 		vm->recorded = vm->pool->state_dir &&
 			       state_record(vm->pool->state_dir, pid) == 0;
+	else
+		vm->pidfd = fd_close(vm->pidfd);
 	return r;
+}
+
+int vm_process_begin(struct vm *vm, int socket, pid_t pid, struct err *err)
+{
+	int r = watch_add(vm->pool->loop, &vm->channel, socket, EPOLLIN);
+
+	vm->socket = socket;
+	if (r == 0)
+		r = process_take(vm, pid, getpid());
+	if (r == 0)
+		return 0;
+	/* A child that is ours and not yet reaped: its PID is its own. */
+	kill(pid, SIGKILL);
+	return err_set(err, EMFILE, "cannot watch a VM's process");
+}
+
+void vm_process_drop(struct vm *vm)
+{
+	watch_remove(vm->pool->loop, &vm->channel);
+	vm->socket = fd_close(vm->socket);
+	if (vm->pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, vm->pidfd, SIGKILL, NULL, 0);
+}
+
+/* The root image, for a start out of the disk: what lies at its path may be another by then.
+ * A template keeps its own. */
+static int image_keep(struct vm *vm, int fd, const char *path, struct err *err)
+{
+	if (fd < 0)
+		return 0;
+	vm->image_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	vm->image_path = strdup(path);
+	if (vm->image_fd < 0 || !vm->image_path)
+		return err_set_errno(err, errno, "cannot keep the root image open");
+	return 0;
 }
 
 static int spawn_cold(struct pool *pool, const struct vm_options *o,
@@ -231,6 +275,7 @@ static void spawn_from(const struct template *t, const struct vm_options *o,
 	s->snapshot_fds = t->fds;
 	s->snapshot_count = t->fd_count;
 	s->hold = o->role == VM_HELD;
+	s->track = o->track && !s->hold;
 }
 
 int vm_new(struct pool *pool, const struct vm_options *o, struct vm **ret_vm,
@@ -250,17 +295,17 @@ int vm_new(struct pool *pool, const struct vm_options *o, struct vm **ret_vm,
 		r = spawn_cold(pool, o, &s, err);
 	if (r == 0) {
 		vm = vm_alloc(pool, o, memory, err);
-		r = vm ? spawn_vmm(&s, &pid, &socket, err) : err->code;
+		r = vm ? 0 : err->code;
 	}
+	if (r == 0 && !o->template)
+		r = image_keep(vm, s.image_fd, s.image_path, err);
+	if (r == 0)
+		r = spawn_vmm(&s, &pid, &socket, err);
 	if (!o->template)
 		fd_close(s.image_fd);
 	if (r == 0) {
-		r = vm_begin(vm, o, socket, err);
-		if (r == 0 && process_take(vm, pid, getpid()) < 0)
-			r = err_set(err, EMFILE, "cannot watch a VM's process");
-		/* A child that is ours and not yet reaped: its PID is its own. */
-		if (r < 0)
-			kill(pid, SIGKILL);
+		vm_begin(vm, o);
+		r = vm_process_begin(vm, socket, pid, err);
 	}
 	if (r < 0) {
 		if (vm)
@@ -282,19 +327,58 @@ int vm_lease(struct vm *vm, const struct vm_options *o, struct err *err)
 	return r;
 }
 
+int vm_image(const struct vm *vm)
+{
+	return vm->template ? vm->template->image_fd : vm->image_fd;
+}
+
+const char *vm_image_path(const struct vm *vm)
+{
+	return vm->template ? vm->template->image_path : vm->image_path;
+}
+
 /* ---- Time ---- */
+
+/* Whether its idle time goes on. That of a paused one stands still with it. */
+static bool may_idle(const struct vm *vm)
+{
+	return vm->idle_ns && vm->state == VM_READY && vm->exec_count == 0 && !vm->paused &&
+	       !suspend_is_saving(vm);
+}
 
 void vm_timer_update(struct vm *vm)
 {
 	uint64_t at = vm->ttl_at_ns;
 
-	if (vm->state != VM_READY || vm->role != VM_LEASED)
+	if ((vm->state != VM_READY && vm->state != VM_SUSPENDED) || vm->role != VM_LEASED)
 		return;
 	if (vm->exec_count > 0)
 		vm->idle_since_ns = time_monotonic_ns();
-	else if (vm->idle_ns && (!at || vm->idle_since_ns + vm->idle_ns < at))
+	else if (may_idle(vm) && (!at || vm->idle_since_ns + vm->idle_ns < at))
 		at = vm->idle_since_ns + vm->idle_ns;
 	timer_set(vm->pool->loop, &vm->timer, at);
+}
+
+static void idle_over(struct vm *vm)
+{
+	struct err err = ERR_INIT;
+
+	if (!vm->idle_suspends) {
+		vm_end(vm, "idle", "nothing ran in the VM for its idle time");
+		return;
+	}
+	/* One that cannot be suspended goes on, for one idle time more. */
+	vm->idle_since_ns = time_monotonic_ns();
+	if (vm_suspend(vm, NULL, &err) < 0)
+		pool_event(vm->pool, "vm-not-suspended", vm, "%s", err.text);
+	vm_timer_update(vm);
+}
+
+/* It came to grief. One that was to come back from the disk stays there if it can. */
+static void vm_fail(struct vm *vm, const char *cause, const char *reason)
+{
+	if (vm->state != VM_STARTING || !vm->woken || !suspend_wake_failed(vm, reason))
+		vm_end(vm, cause, reason);
 }
 
 static void on_timer(struct timer *timer)
@@ -303,12 +387,11 @@ static void on_timer(struct timer *timer)
 	uint64_t now = time_monotonic_ns();
 
 	if (vm->state == VM_STARTING)
-		vm_end(vm, "timeout", "the VM did not start in time");
-	else if (vm->state == VM_READY && vm->ttl_at_ns && now >= vm->ttl_at_ns)
+		vm_fail(vm, "timeout", "the VM did not start in time");
+	else if (vm->ttl_at_ns && now >= vm->ttl_at_ns)
 		vm_end(vm, "ttl", "the VM's time to live is over");
-	else if (vm->state == VM_READY && vm->idle_ns && vm->exec_count == 0 &&
-		 now >= vm->idle_since_ns + vm->idle_ns)
-		vm_end(vm, "idle", "nothing ran in the VM for its idle time");
+	else if (may_idle(vm) && now >= vm->idle_since_ns + vm->idle_ns)
+		idle_over(vm);
 	else
 		vm_timer_update(vm);
 }
@@ -329,7 +412,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 {
 	struct pool *pool = vm->pool;
 	struct err err = ERR_INIT;
-	bool failed = vm->state == VM_STARTING;
+	bool failed = vm->state == VM_STARTING && !vm->woken;
 	struct exec *exec;
 
 	if (vm->state == VM_ENDING)
@@ -339,11 +422,8 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	snprintf(vm->reason, sizeof(vm->reason), "%s", reason);
 	err_set(&err, ECONNRESET, "%s", vm->reason);
 	timer_set(pool->loop, &vm->timer, 0);
-	watch_remove(pool->loop, &vm->channel);
-	/* A forked VM whose process is not known yet ends for this. */
-	vm->socket = fd_close(vm->socket);
-	if (vm->pidfd >= 0)
-		syscall(SYS_pidfd_send_signal, vm->pidfd, SIGKILL, NULL, 0);
+	/* A forked VM whose process is not known yet ends for its socket. */
+	vm_process_drop(vm);
 	pool->stats.vms_ended++;
 	pool->stats.vms_failed += failed;
 	pool_event(pool, "vm-ended", vm, "%s: %s", cause, vm->reason);
@@ -351,6 +431,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_lost(exec, vm->reason);
 	waiters_fail(&vm->waiters, vm, &err);
+	suspend_drop(vm, &err);
 	if (vm->template && vm->template->zygote == vm)
 		vm->template->zygote = NULL;
 	if (vm->template && (failed || vm->role == VM_HELD))
@@ -432,8 +513,16 @@ static void on_booted(struct vm *vm)
 	}
 	timer_set(vm->pool->loop, &vm->timer, 0);
 	vm_timer_update(vm);
-	pool_histogram_add(&vm->pool->stats.create, time_monotonic_ns() - vm->created_ns);
-	pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" : "leased");
+	if (vm->woken) {
+		suspend_woken(vm);
+	} else {
+		pool_histogram_add(&vm->pool->stats.create,
+				   time_monotonic_ns() - vm->created_ns);
+		if (vm->role == VM_WARM)
+			template_vm_started(vm->template, time_monotonic_ns() - vm->created_ns);
+		pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" :
+			   "leased");
+	}
 	waiters_fail(&vm->waiters, vm, NULL);
 	if (vm->state == VM_READY && vm->template) {
 		vm->template->failures = 0;
@@ -462,7 +551,7 @@ static void on_vm_end_frame(struct vm *vm, const struct frame *frame)
 	/* One line: the text may be the guest's, and a backtrace may follow. */
 	text[strcspn(text, "\n")] = '\0';
 	frame_text_clean(text, strlen(text));
-	vm_end(vm, end.reason < sizeof(causes) / sizeof(causes[0]) ? causes[end.reason] :
+	vm_fail(vm, end.reason < sizeof(causes) / sizeof(causes[0]) ? causes[end.reason] :
 	       "host", text[0] ? text : "the guest powered off");
 }
 
@@ -472,6 +561,7 @@ static void frame_dispatch(struct vm *vm, const struct frame *frame)
 	char text[POOL_REASON_MAX];
 
 	if (frame->head.id != 0) {
+		vm->heard = true;
 		why = exec_frame(vm, frame);
 	} else {
 		switch (frame->head.type) {
@@ -486,6 +576,10 @@ static void frame_dispatch(struct vm *vm, const struct frame *frame)
 			break;
 		case CM_F_VM_FORKED:
 			why = request_forked(vm, frame);
+			break;
+		case CM_F_VM_PAUSED:
+		case CM_F_VM_CONTINUED:
+			why = request_paused(vm, frame);
 			break;
 		default:		/* LOG, REPORT, console: not kept */
 			break;
@@ -507,10 +601,10 @@ static bool channel_read(struct vm *vm)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n <= 0) {
-		vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+		vm_fail(vm, "vmm", "the VMM died without a word; dmesg may say why");
 		return false;
 	}
-	while (at < (size_t)n && vm->state != VM_ENDING) {
+	while (at < (size_t)n && vm->socket >= 0) {
 		struct frame frame;
 		size_t used;
 		int r = frame_decoder_feed(&vm->decoder, bytes + at, (size_t)n - at, &used,
@@ -522,7 +616,7 @@ static bool channel_read(struct vm *vm)
 		else if (r > 0)
 			frame_dispatch(vm, &frame);
 	}
-	return vm->state != VM_ENDING;
+	return vm->socket >= 0;
 }
 
 /* Returns whether anything went out. */
@@ -550,7 +644,7 @@ static bool channel_write(struct vm *vm)
 
 void vm_pump_later(struct vm *vm)
 {
-	if (vm->state != VM_ENDING)
+	if (vm->state != VM_ENDING && vm->state != VM_SUSPENDED)
 		evloop_defer(vm->pool->loop, &vm->pump);
 }
 
@@ -559,7 +653,7 @@ static void vm_pump(struct deferred *deferred)
 	struct vm *vm = list_entry(deferred, struct vm, pump);
 	struct exec *exec;
 
-	if (vm->state == VM_ENDING)
+	if (vm->socket < 0)
 		return;
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_pump(exec);
@@ -588,9 +682,12 @@ static void on_process(struct watch *watch, uint32_t events)
 
 	watch_remove(vm->pool->loop, &vm->process);
 	vm->pidfd = fd_close(vm->pidfd);
-	while (vm->state != VM_ENDING && channel_read(vm))
+	while (vm->socket >= 0 && channel_read(vm))
 		;
-	vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+	if (vm->state != VM_SUSPENDED)
+		vm_fail(vm, "vmm", "the VMM died without a word; dmesg may say why");
+	if (vm->state == VM_SUSPENDED)
+		suspend_process_gone(vm);
 	vm_reap_later(vm);
 }
 
@@ -598,7 +695,7 @@ void vm_wait_ready(struct vm *vm, struct waiter *waiter)
 {
 	struct err err = ERR_INIT;
 
-	if (vm->state == VM_STARTING) {
+	if (vm->state == VM_STARTING || vm->state == VM_SUSPENDED) {
 		list_add_tail(&vm->waiters, &waiter->link);
 		return;
 	}
@@ -619,10 +716,15 @@ struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socke
 		return NULL;
 	}
 	vm->restored = true;
-	if (vm_begin(vm, o, socket, err) < 0) {
+	vm->socket = socket;
+	/* Of a template's zygote it is the template that has the image. */
+	if ((!vm->template && image_keep(vm, vm_image(parent), vm_image_path(parent), err) < 0) ||
+	    watch_add(vm->pool->loop, &vm->channel, socket, EPOLLIN) < 0) {
+		err_set(err, EMFILE, "cannot watch a VM");
 		vm_free(vm);
 		return NULL;
 	}
+	vm_begin(vm, o);
 	return vm;
 }
 

@@ -33,7 +33,7 @@
 #define LOCK_TRIES	50
 
 struct options {
-	const char *socket, *state, *group;
+	const char *socket, *state, *store, *group;
 	const char *vmm, *kernel, *initd, *image;
 	struct pool_limits limits;
 	bool session, verbose, help;
@@ -57,6 +57,7 @@ struct daemon {
 static const struct option known[] = {
 	{ "socket", required_argument, NULL, 's' },
 	{ "state", required_argument, NULL, 'S' },
+	{ "store", required_argument, NULL, 'T' },
 	{ "group", required_argument, NULL, 'g' },
 	{ "session", no_argument, NULL, 'x' },
 	{ "session-idle", required_argument, NULL, 'X' },
@@ -68,6 +69,8 @@ static const struct option known[] = {
 	{ "max-vms", required_argument, NULL, 'n' },
 	{ "max-mem", required_argument, NULL, 'm' },
 	{ "max-execs", required_argument, NULL, 'e' },
+	{ "max-stored", required_argument, NULL, 'd' },
+	{ "pool-memory", required_argument, NULL, 'p' },
 	{ "total-vms", required_argument, NULL, 'N' },
 	{ "total-mem", required_argument, NULL, 'M' },
 	{ "verbose", no_argument, NULL, 'v' },
@@ -82,8 +85,11 @@ static void usage(void)
 	     "                    /run/casemate/casemate.sock. systemd's sockets come first\n"
 	     "  --group NAME      members of this group may use the daemon as operators\n"
 	     "  --state DIR       record of processes; default: PATH.state\n"
+	     "  --store DIR       for suspended VMs, on a disk; default: the state directory\n"
 	     "  --image FILE      the default root image\n"
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
+	     "  --max-stored SIZE                              of suspended VMs, likewise\n"
+	     "  --pool-memory SIZE                             guest memory of all ready VMs\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
 	     "  --session         end when there was no VM and no client for a while\n"
 	     "  --session-idle TIME   that while; default 10s\n"
@@ -112,6 +118,7 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	switch (option) {
 	case 's': o->socket = optarg; break;
 	case 'S': o->state = optarg; break;
+	case 'T': o->store = optarg; break;
 	case 'g': o->group = optarg; break;
 	case 'x': o->session = true; break;
 	case 'X': r = value_time(optarg, VALUE_TIME_MAX, &o->session_idle_ns); break;
@@ -123,6 +130,8 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	case 'n': r = number_option(optarg, &o->limits.owner_vms); break;
 	case 'm': r = value_size(optarg, &o->limits.owner_memory); break;
 	case 'e': r = number_option(optarg, &o->limits.owner_execs); break;
+	case 'd': r = value_size(optarg, &o->limits.owner_stored); break;
+	case 'p': r = value_size(optarg, &o->limits.ready_memory); break;
 	case 'N': r = number_option(optarg, &o->limits.total_vms); break;
 	case 'M': r = value_size(optarg, &o->limits.total_memory); break;
 	case 'v': o->verbose = true; break;
@@ -211,7 +220,11 @@ static int state_take(struct daemon *d, struct err *err)
 	if (lock_wait(d->lock) < 0)
 		return err_set(err, EADDRINUSE, "another casemated serves here already: "
 			       "casemate ls asks it, casemated --socket PATH starts one more");
-	return state_clean(d->state, err);
+	if (d->options.store)
+		r = directory_make(d->options.store, 0700, err);
+	if (r == 0)
+		r = state_store_clean(d->options.store ? d->options.store : d->state, err);
+	return r < 0 ? r : state_clean(d->state, err);
 }
 
 /* Sockets from systemd: the first of LISTEN_FDS, if they are meant for us. */
@@ -376,6 +389,7 @@ static int daemon_begin(struct daemon *d, struct err *err)
 	if (r < 0)
 		return r;
 	d->pool.programs = d->programs;
+	d->pool.store_dir = o->store ? o->store : d->state;
 	d->listener = socket_passed();
 	if (d->listener < 0)
 		r = socket_make(d, err);
