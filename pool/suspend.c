@@ -267,6 +267,9 @@ int vm_suspend(struct vm *vm, struct waiter *waiter, struct err *err)
 			waiter->done(waiter, vm, NULL);
 		return 0;
 	}
+	/* One on its way back has its file still. */
+	if (vm->state != VM_READY)
+		return err_set(err, ESTALE, "the VM %s is not running", vm->name);
 	if (!vm->pool->store_dir)
 		return err_set(err, EIO, "the daemon has no store for suspended VMs");
 	r = pool_store_admit(vm, 0, err);

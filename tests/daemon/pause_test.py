@@ -185,6 +185,13 @@ def case_suspend_wakes_for_a_command(d):
     c.ask('create name=b idle=100ms idle-action=suspend ttl=1s')
     becomes(c, 'b', 'suspended')
     becomes(c, 'b', None)
+    # One that is on its way back is not running yet.
+    becomes(c, 'a', 'suspended')
+    x = d.client()
+    x.send('@r resume a\n@s suspend a\n')
+    answers = {line.tag: line.sign for line in (x.line(), x.line())}
+    assert answers == {'r': '+', 's': '-STATE'}, answers
+    assert c.run('a', 'echo', 'x')[0] == b'x\n'
 
 
 def case_suspend_with_unread_output(d):
