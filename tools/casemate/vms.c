@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The verbs that ask casemated: exec, ls, info, kill, pause, resume, suspend, fork, restore,
- * template, pool, events, metrics, stop. Each turns its words into one request (docs/PROTOCOL.md), which the
- * daemon checks, and shows the answer. Options NAME VALUE of theirs are the protocol's
- * NAME=VALUE; tables say which there are.
+ * template, pool, events, metrics, stop. Each turns its words into one request
+ * (docs/PROTOCOL.md), which the daemon checks, and shows the answer. Options NAME VALUE of
+ * theirs are the protocol's NAME=VALUE; tables say which there are.
  */
 #include <stdio.h>
 #include <stdlib.h>
