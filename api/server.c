@@ -122,6 +122,8 @@ static const struct {
 	{ EBUSY, "BUSY", "try again soon" },
 	{ ESHUTDOWN, "DRAINING", "start another daemon" },
 	{ ESTALE, "STATE", "info shows its state" },
+	{ EHOSTDOWN, "STATE", "resume it first" },
+	{ ENODATA, "STATE", "save it whole with track=yes first" },
 	{ E2BIG, "TOOBIG", "send less at a time" },
 	{ EPIPE, "FLOW", "the command takes no more input" },
 	{ ENOBUFS, "FLOW", "wait for stdin-credit" },
@@ -139,6 +141,12 @@ static const char *missing_hint(const char *text)
 }
 
 void reply_err(struct client *client, const char *tag, const struct err *err)
+{
+	reply_err_retry(client, tag, err, 0);
+}
+
+void reply_err_retry(struct client *client, const char *tag, const struct err *err,
+		     uint64_t after_ns)
 {
 	const char *code = "FAILED", *hint = "events shows what happened";
 	char sign[32], whose[160];
@@ -161,6 +169,8 @@ void reply_err(struct client *client, const char *tag, const struct err *err)
 	answer_begin(&a, sign, tag);
 	/* Quoted always, so that it reads as the message that it is. */
 	answer_word(&a, err->text[0] ? err->text : strerror(-err->code));
+	if (after_ns)
+		answer_pair(&a, "retry-after", "%.3f", (double)after_ns / 1e9);
 	answer_pair(&a, "hint", "%s", hint);
 	answer_send(&a, client);
 }

@@ -130,6 +130,9 @@ void answer_send(struct answer *answer, struct client *client);
 void reply_ok(const struct request *q);
 /* -CODE from err->code, which also brings the hint. */
 void reply_err(struct client *client, const char *tag, const struct err *err);
+/* Likewise, saying when to try again; 0: not known. */
+void reply_err_retry(struct client *client, const char *tag, const struct err *err,
+		     uint64_t after_ns);
 int fail(const struct request *q, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -152,8 +155,9 @@ struct verb {
 	bool chunk;				/* takes one */
 };
 
-extern const struct verb verbs_vm[], verbs_exec[], verbs_file[], verbs_forward[],
-	verbs_pool[];	/* name NULL: end */
+/* name NULL: end */
+extern const struct verb verbs_vm[], verbs_pause[], verbs_exec[], verbs_file[],
+	verbs_forward[], verbs_pool[];
 
 void verb_dispatch(struct client *client, const struct line *line);
 

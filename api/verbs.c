@@ -23,7 +23,7 @@ static int verb_hello(const struct request *q)
 		    confined & BOUNDARY_NO_NET ? ",no-network" : "",
 		    confined & BOUNDARY_GROUPS ? ",cgroups" : "");
 	answer_pair(&a, "caps", "snapshot,fork,template,pool,pty,attach,window,events,metrics,"
-		    "files,connect,forward");
+		    "files,connect,forward,pause,suspend,incremental");
 	answer_send(&a, q->client);
 	return 0;
 }
@@ -36,8 +36,8 @@ static const struct verb verbs_base[] = {
 	{ NULL, NULL, 0, NULL, false },
 };
 
-static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_exec, verbs_file,
-					    verbs_forward, verbs_pool };
+static const struct verb *const tables[] = { verbs_base, verbs_vm, verbs_pause, verbs_exec,
+					    verbs_file, verbs_forward, verbs_pool };
 
 static int verb_help(const struct request *q)
 {

@@ -32,6 +32,8 @@ static void template_describe(struct answer *a, const struct template *t)
 	answer_pair(a, "leases", "%" PRIu64, t->leases);
 	answer_pair(a, "hits", "%" PRIu64, t->hits);
 	answer_pair(a, "held", "%s", t->zygote ? "yes" : "no");
+	if (t->waits)
+		answer_pair(a, "waits", "memory");
 	if (t->failures > 0)
 		answer_pair(a, "trouble", "%s", t->trouble);
 }
@@ -146,9 +148,26 @@ static int pool_status(const struct request *q)
 	answer_pair(&a, "leased", "%u", pool_leased(pool));
 	answer_pair(&a, "mem", "%" PRIu64, pool->vm_memory);
 	answer_pair(&a, "templates", "%u", pool->template_count);
+	answer_pair(&a, "ready-mem", "%" PRIu64, pool_ready_memory(pool));
+	if (pool->limits.ready_memory)
+		answer_pair(&a, "ready-mem-max", "%" PRIu64, pool->limits.ready_memory);
+	answer_pair(&a, "stored", "%" PRIu64, pool_stored(pool));
 	answer_pair(&a, "clients", "%u", q->client->server->client_count);
 	answer_pair(&a, "draining", "%s", pool->draining ? "yes" : "no");
 	answer_send(&a, q->client);
+	return 0;
+}
+
+/* What all ready VMs together may have. */
+static int pool_memory(const struct request *q)
+{
+	struct pool *pool = q->client->server->pool;
+
+	if (options_known(q, 2, "memory") < 0 ||
+	    option_size(q, "memory", &pool->limits.ready_memory) < 0)
+		return -EINVAL;
+	pool_refill_all(pool);
+	reply_ok(q);
 	return 0;
 }
 
@@ -160,9 +179,12 @@ static int verb_pool(const struct request *q)
 	if (!strcmp(what, "status"))
 		return pool_status(q);
 	if (strcmp(what, "set"))
-		return fail(q, EINVAL, "usage: pool status, pool set TEMPLATE target=N [max=N]");
+		return fail(q, EINVAL, "usage: pool status, pool set TEMPLATE target=N [max=N], "
+			    "pool set memory=SIZE");
 	if (want_admin(q) < 0)
 		return -EACCES;
+	if (option(q, "memory"))
+		return pool_memory(q);
 	t = request_template(q, 2);
 	if (!t)
 		return -ENOENT;
@@ -271,7 +293,8 @@ const struct verb verbs_pool[] = {
 	{ "template", verb_template, 2, "template list | template add NAME file=PATH "
 	  "[image=PATH] [hold=no] [replace=yes] [target=N] [max=N] | template remove NAME",
 	  false },
-	{ "pool", verb_pool, 2, "pool status | pool set TEMPLATE target=N [max=N]", false },
+	{ "pool", verb_pool, 2, "pool status | pool set TEMPLATE target=N [max=N] | "
+	  "pool set memory=SIZE", false },
 	{ "events", verb_events, 1, "events [since=SEQ]", false },
 	{ "metrics", verb_metrics, 1, "metrics", false },
 	{ "stop", verb_stop, 1, "stop [drain=TIME]", false },

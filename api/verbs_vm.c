@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verbs about VMs: create, list, info, kill, snapshot, fork. */
+/* Verbs about VMs: create, list, info, kill, snapshot, fork. See verbs_pause.c for more. */
 #include "api/server.h"
 
 #include <errno.h>
@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "abi/layout.h"
 #include "base/value.h"
@@ -17,9 +19,15 @@
 #define MEMORY_STEP	(2ull << 20)
 #define FORK_MAX	CM_VM_FORK_MAX
 
-static const char *const state_names[] = {
-	[VM_STARTING] = "starting", [VM_READY] = "ready", [VM_ENDING] = "ending",
-};
+static const char *state_name(const struct vm *vm)
+{
+	static const char *const names[VM_STATES] = {
+		[VM_STARTING] = "starting", [VM_READY] = "ready",
+		[VM_SUSPENDED] = "suspended", [VM_ENDING] = "ending",
+	};
+
+	return vm->state == VM_READY && vm->paused ? "paused" : names[vm->state];
+}
 
 /* ---- create ---- */
 
@@ -55,10 +63,25 @@ static void created(struct waiter *waiter, void *what, const struct err *err)
 	pending_end(&w->pending);
 }
 
+/* idle and what is done when it is over. */
+static int option_idle(const struct request *q, struct vm_options *o)
+{
+	const char *action = option(q, "idle-action");
+	int r = option_time(q, "idle", &o->idle_ns);
+
+	if (r < 0 || !action)
+		return r;
+	o->idle_suspends = !strcmp(action, "suspend");
+	if (!o->idle_suspends && strcmp(action, "end"))
+		return fail(q, EINVAL, "idle-action is end or suspend, not %.40s", action);
+	return o->idle_ns ? 0 : fail(q, EINVAL, "idle-action goes with idle=TIME");
+}
+
 static int create_options(const struct request *q, struct vm_options *o,
 			  const char **ret_template, bool *ret_bound, bool *ret_wait)
 {
-	int r = options_known(q, 1, "name image template from mem label ttl idle bound wait");
+	int r = options_known(q, 1, "name image template from mem label ttl idle idle-action "
+			      "bound wait track");
 
 	*o = (struct vm_options){ .owner = q->client->uid, .role = VM_LEASED,
 				  .memory = MEMORY_DEFAULT, .name = option(q, "name"),
@@ -72,11 +95,13 @@ static int create_options(const struct request *q, struct vm_options *o,
 	if (r == 0)
 		r = option_time(q, "ttl", &o->ttl_ns);
 	if (r == 0)
-		r = option_time(q, "idle", &o->idle_ns);
+		r = option_idle(q, o);
 	if (r == 0)
 		r = option_bool(q, "bound", ret_bound);
 	if (r == 0)
 		r = option_bool(q, "wait", ret_wait);
+	if (r == 0)
+		r = option_bool(q, "track", &o->track);
 	if (r < 0)
 		return r;
 	if (o->memory == 0 || o->memory % MEMORY_STEP || o->memory > CM_RAM_MAX)
@@ -86,6 +111,9 @@ static int create_options(const struct request *q, struct vm_options *o,
 	if (*ret_template && (o->image || option(q, "mem") || option(q, "from")))
 		return fail(q, EINVAL, "image, mem and from do not go with template: it has its "
 			    "own");
+	if (o->track && !option(q, "from"))
+		return fail(q, EINVAL, "track goes with from: others are tracked from their "
+			    "first snapshot with track=yes on");
 	if (option(q, "from") && option(q, "mem"))
 		return fail(q, EINVAL, "mem does not go with from: a saved VM has the memory it "
 			    "was saved with");
@@ -128,7 +156,8 @@ static int verb_create(const struct request *q)
 	if (o.template)
 		template_put(o.template);
 	if (r < 0) {
-		reply_err(q->client, q->line->tag, &err);
+		reply_err_retry(q->client, q->line->tag, &err, t && r == -EBUSY ?
+				template_retry_ns(t) : 0);
 		pending_end(&w->pending);
 	}
 	return r;
@@ -141,7 +170,7 @@ static void vm_describe(struct answer *a, const struct vm *vm)
 	uint64_t now = time_monotonic_ns();
 
 	answer_pair(a, "vm", "%s", vm->name);
-	answer_pair(a, "state", "%s", state_names[vm->state]);
+	answer_pair(a, "state", "%s", state_name(vm));
 	answer_pair(a, "owner", "%u", vm->owner);
 	answer_pair(a, "mem", "%" PRIu64, vm->memory);
 	answer_pair(a, "execs", "%u", vm->exec_count);
@@ -150,6 +179,8 @@ static void vm_describe(struct answer *a, const struct vm *vm)
 		answer_pair(a, "template", "%s", vm->template->name);
 	if (vm->label[0])
 		answer_pair(a, "label", "%s", vm->label);
+	if (vm_stored(vm))
+		answer_pair(a, "stored", "%" PRIu64, vm_stored(vm));
 	if (vm->ttl_at_ns)
 		answer_pair(a, "ttl-left", "%.3f", vm->ttl_at_ns > now ?
 			    (double)(vm->ttl_at_ns - now) / 1e9 : 0);
@@ -271,6 +302,7 @@ static int verb_kill(const struct request *q)
 struct snapshot_wait {
 	struct pending pending;
 	struct save save;
+	uint64_t bytes;			/* on the disk */
 	char path[PATH_MAX];
 };
 
@@ -282,9 +314,12 @@ static void saved(struct waiter *waiter, void *what, const struct err *failed)
 	struct vm_request *q = what;
 	struct err err = failed ? *failed : (struct err)ERR_INIT;
 	struct snapshot_id id;
+	struct stat st;
 	struct answer a;
 
 	memcpy(id.digest, q->saved.id, sizeof(id.digest));
+	if (!failed && fstat(w->save.fd, &st) == 0)
+		w->bytes = (uint64_t)st.st_blocks * 512;
 	if (!failed)
 		save_commit(&w->save, &id, &err);
 	if (c && err.code) {
@@ -293,6 +328,7 @@ static void saved(struct waiter *waiter, void *what, const struct err *failed)
 		answer_begin(&a, "+", w->pending.tag);
 		answer_pair(&a, "file", "%s", w->path);
 		answer_pair(&a, "pause", "%.6f", (double)q->saved.pause_ns / 1e9);
+		answer_pair(&a, "bytes", "%" PRIu64, w->bytes);
 		answer_send(&a, c);
 	}
 	save_abandon(&w->save);
@@ -304,18 +340,27 @@ static int verb_snapshot(const struct request *q)
 	struct vm *vm = request_vm(q, q->line->words[1]);
 	struct err err = ERR_INIT;
 	struct snapshot_wait *w;
+	bool incremental = false, track = false;
 	const char *path = NULL;
 	int r, fd;
 
 	if (!vm)
 		return -ENOENT;
-	r = options_known(q, 2, "file");
+	r = options_known(q, 2, "file incremental track");
 	if (r == 0)
 		r = option_path(q, "file", &path);
+	if (r == 0)
+		r = option_bool(q, "incremental", &incremental);
+	if (r == 0)
+		r = option_bool(q, "track", &track);
 	if (r < 0)
 		return r;
 	if (!path)
 		return fail(q, EINVAL, "snapshot wants file=PATH");
+	/* It might be what the new one builds on. */
+	if (incremental && access(path, F_OK) == 0)
+		return fail(q, EEXIST, "there is a file %.200s already, and an increment never "
+			    "replaces one", path);
 	w = pending_new(q, sizeof(*w), saved);
 	if (!w)
 		return -ENOMEM;
@@ -326,7 +371,9 @@ static int verb_snapshot(const struct request *q)
 		/* The request's descriptor is closed once it is answered; this one stays. */
 		fd = fcntl(w->save.fd, F_DUPFD_CLOEXEC, 3);
 		r = fd < 0 ? err_set_errno(&err, errno, "cannot save") :
-			vm_save(vm, fd, &w->pending.waiter, &err);
+			vm_save(vm, fd, (uint16_t)((track ? CM_SAVE_TRACK : 0) |
+						   (incremental ? CM_SAVE_INCREMENTAL : 0)),
+				&w->pending.waiter, &err);
 	}
 	if (r < 0) {
 		reply_err(q->client, q->line->tag, &err);
@@ -407,13 +454,13 @@ static int verb_fork(const struct request *q)
 
 	if (!vm)
 		return -ENOENT;
-	r = options_known(q, 2, "count label ttl idle bound");
+	r = options_known(q, 2, "count label ttl idle idle-action bound");
 	if (r == 0)
 		r = option_number(q, "count", FORK_MAX, &count);
 	if (r == 0)
 		r = option_time(q, "ttl", &o.ttl_ns);
 	if (r == 0)
-		r = option_time(q, "idle", &o.idle_ns);
+		r = option_idle(q, &o);
 	if (r == 0)
 		r = option_bool(q, "bound", &bound);
 	if (r < 0)
@@ -445,12 +492,14 @@ static int verb_fork(const struct request *q)
 const struct verb verbs_vm[] = {
 	{ "create", verb_create, 1, "create [name=NAME] [template=NAME | [from=PATH] [image=PATH] "
 	  "[mem=SIZE]] "
-	  "[label=TEXT] [ttl=TIME] [idle=TIME] [bound=yes] [wait=no]", false },
+	  "[label=TEXT] [ttl=TIME] [idle=TIME [idle-action=suspend]] [bound=yes] [wait=no] "
+	  "[track=yes]", false },
 	{ "list", verb_list, 1, "list [label=TEXT] [usage=yes]", false },
 	{ "info", verb_info, 2, "info VM", false },
 	{ "kill", verb_kill, 2, "kill VM", false },
-	{ "snapshot", verb_snapshot, 2, "snapshot VM file=PATH", false },
-	{ "fork", verb_fork, 2, "fork VM [count=N] [label=TEXT] [ttl=TIME] [idle=TIME] "
-	  "[bound=yes]", false },
+	{ "snapshot", verb_snapshot, 2, "snapshot VM file=PATH [incremental=yes] [track=yes]",
+	  false },
+	{ "fork", verb_fork, 2, "fork VM [count=N] [label=TEXT] [ttl=TIME] "
+	  "[idle=TIME [idle-action=suspend]] [bound=yes]", false },
 	{ NULL, NULL, 0, NULL, false },
 };

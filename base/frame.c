@@ -58,9 +58,15 @@ static const struct frame_rule rules[] = {
 	  "VM_SAVED" },
 	{ CM_F_VM_FORKED, CLIENT_ONLY, ID_VM, 0, sizeof(struct cm_vm_forked), CM_FRAME_MAX,
 	  "VM_FORKED" },
+	{ CM_F_VM_PAUSED, CLIENT_ONLY, ID_VM, 0, sizeof(struct cm_vm_paused), CM_FRAME_MAX,
+	  "VM_PAUSED" },
+	{ CM_F_VM_CONTINUED, CLIENT_ONLY, ID_VM, 0, sizeof(struct cm_vm_paused), CM_FRAME_MAX,
+	  "VM_CONTINUED" },
 	{ CM_F_VM_SAVE, FRAME_CLIENT_TO_VMM, ID_VM, CM_SAVE_TRACK | CM_SAVE_INCREMENTAL, 0, 0,
 	  "VM_SAVE" },
 	{ CM_F_VM_FORK, FRAME_CLIENT_TO_VMM, ID_VM, 0, EXACT(struct cm_vm_fork), "VM_FORK" },
+	{ CM_F_VM_PAUSE, FRAME_CLIENT_TO_VMM, ID_VM, 0, 0, 0, "VM_PAUSE" },
+	{ CM_F_VM_CONTINUE, FRAME_CLIENT_TO_VMM, ID_VM, 0, 0, 0, "VM_CONTINUE" },
 };
 
 static const struct frame_rule *rule_find(uint16_t type)

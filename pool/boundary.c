@@ -57,7 +57,7 @@ static const char *text_check(const char text[BOUNDARY_TEXT])
 
 static const char *spawn_check(const struct boundary_message *m, unsigned int fd_count)
 {
-	if (m->flags & ~(BOUNDARY_IMAGE | BOUNDARY_HOLD))
+	if (m->flags & ~(BOUNDARY_IMAGE | BOUNDARY_HOLD | BOUNDARY_TRACK))
 		return "a flag that there is not";
 	if (m->count > SNAPSHOT_CHAIN_MAX)
 		return "too many snapshots";

@@ -55,6 +55,7 @@ enum boundary_kind {
 /* Flags of SPAWN. */
 #define BOUNDARY_IMAGE	1u		/* an image comes along */
 #define BOUNDARY_HOLD	2u		/* of snapshots, only to be forked */
+#define BOUNDARY_TRACK	4u		/* what changes is noted from the start */
 
 struct boundary_message {
 	uint32_t kind;

@@ -12,7 +12,8 @@
  *
  * A status comes from the guest's EXIT only. A command whose deadline is over is killed by
  * SIGKILL to its process group and still ends by EXIT; where none comes in time, the VM is
- * killed, which ends every process that the command started.
+ * killed, which ends every process that the command started. Deadlines go on while a VM is
+ * paused or on disk: then SIGKILL is the first that the command gets when its VM goes on.
  */
 #include "pool/pool.h"
 
@@ -48,14 +49,19 @@ static void waiters_call(struct list *waiters, void *what, const struct err *err
 
 /* ---- Making and ending ---- */
 
+/* Whether the guest stands still and takes no frames. */
+static bool is_at_rest(const struct vm *vm)
+{
+	return vm->still || vm->paused || vm->state != VM_READY;
+}
+
 static void on_deadline(struct timer *timer)
 {
 	struct exec *exec = list_entry(timer, struct exec, deadline);
-	uint32_t number = SIGKILL;
 
 	if (!exec->vm)
 		return;
-	if (exec->timed_out) {
+	if (exec->timed_out && !is_at_rest(exec->vm)) {
 		vm_kill(exec->vm, "timeout", NULL, "a command did not end when its time was "
 			"over");
 		return;
@@ -65,6 +71,16 @@ static void on_deadline(struct timer *timer)
 		exec_lost(exec, "its time was over before it could begin");
 		return;
 	}
+	exec->kill_due = true;
+	vm_pump_later(exec->vm);
+}
+
+/* The guest cannot answer before it goes on; until then nothing of the command runs. */
+static void deadline_kill(struct exec *exec)
+{
+	uint32_t number = SIGKILL;
+
+	exec->kill_due = false;
 	if (vm_send(exec->vm, CM_F_SIGNAL, 0, exec->channel_id, &number, sizeof(number)) < 0) {
 		vm_kill(exec->vm, "timeout", NULL, "the VM did not take a command before its "
 			"time was over");
@@ -143,8 +159,11 @@ int exec_new(struct vm *vm, const struct exec_options *o, struct exec **ret_exec
 
 	if (r < 0)
 		return r;
-	if (vm->state != VM_READY || vm->role != VM_LEASED)
+	if (vm->role != VM_LEASED || vm->state == VM_ENDING ||
+	    (vm->state == VM_STARTING && !vm->woken))
 		return err_set(err, ESTALE, "the VM %s is not running", vm->name);
+	if (vm->paused)
+		return err_set(err, EHOSTDOWN, "the VM %s is paused", vm->name);
 	if (vm->exec_count >= POOL_VM_EXECS)
 		return err_set(err, EDQUOT, "%u commands run in this VM already",
 			       vm->exec_count);
@@ -155,6 +174,10 @@ int exec_new(struct vm *vm, const struct exec_options *o, struct exec **ret_exec
 		r = payload_make(o, &payload, err);
 	if (r < 0)
 		return r;
+	if (vm->state == VM_SUSPENDED && vm_wake(vm, err) < 0) {
+		free(payload);
+		return err->code;
+	}
 	exec = exec_make(vm);
 	if (!exec) {
 		free(payload);
@@ -242,6 +265,31 @@ void exec_lost(struct exec *exec, const char *reason)
 {
 	snprintf(exec->reason, sizeof(exec->reason), "%s", reason);
 	exec_settle(exec, EXEC_END_LOST);
+}
+
+/* After RUNNING the guest may send CM_CREDIT_INITIAL bytes more of each stream, whatever was
+ * granted before, and before it what it was granted: the ring must have room for both. */
+const char *exec_may_sleep(const struct exec *exec)
+{
+	for (int i = 0; i < 2; i++) {
+		const struct exec_stream *s = &exec->out[i];
+
+		if (s->end - s->acked + s->credit > CM_CREDIT_INITIAL)
+			return "output that it had before it was last suspended was not read";
+	}
+	return NULL;
+}
+
+void exec_sleep(struct exec *exec)
+{
+	if (exec->state == EXEC_QUEUED)
+		return;
+	exec->early = true;
+	for (int i = 0; i < 2; i++) {
+		exec->out[i].credit = CM_CREDIT_INITIAL;
+		exec->out[i].owed = 0;
+		exec->out[i].eof = false;	/* is said again */
+	}
 }
 
 struct exec *pool_exec_find(struct pool *pool, uint64_t id)
@@ -345,7 +393,7 @@ static const char *on_output(struct exec *exec, const struct frame *frame)
 		reader_call(exec);
 		return NULL;
 	}
-	if (exec->early ? n > CM_CREDIT_INITIAL - (s->end - s->sent) : n > s->credit)
+	if (exec->early ? s->end - s->acked + n > CM_CREDIT_INITIAL : n > s->credit)
 		return "more output than it was granted";
 	if (!exec->early)
 		s->credit -= n;
@@ -526,6 +574,10 @@ static int control_send(struct exec *exec, uint16_t type, const void *payload, s
 	if (!exec->vm)
 		return err_set(err, ESRCH, "the command %llu has ended",
 			       (unsigned long long)exec->id);
+	if (is_at_rest(exec->vm))
+		return err_set(err, EHOSTDOWN, "the VM %s is %s", exec->vm->name,
+			       exec->vm->state == VM_SUSPENDED ? "suspended" :
+			       exec->vm->state == VM_STARTING ? "starting" : "paused");
 	if (exec->state == EXEC_QUEUED ||
 	    vm_send(exec->vm, type, 0, exec->channel_id, payload, len) < 0)
 		return err_set(err, EBUSY, "the VM takes no frames at the moment");
@@ -625,7 +677,7 @@ void exec_pump(struct exec *exec)
 				    (exec->builtin ? CM_EXEC_BUILTIN : 0) |
 				    (exec->has_stdin ? CM_EXEC_STDIN : 0));
 
-	if (!vm || vm->state != VM_READY || exec->early)
+	if (!vm || vm->state != VM_READY || vm->still || exec->early)
 		return;
 	if (exec->state == EXEC_QUEUED && bulk_room(vm)) {
 		vm_send(vm, CM_F_EXEC, flags, exec->channel_id, exec->frame, exec->frame_len);
@@ -635,6 +687,8 @@ void exec_pump(struct exec *exec)
 	}
 	if (exec->state == EXEC_QUEUED)
 		return;
+	if (exec->kill_due)
+		deadline_kill(exec);
 	if (exec->signal_due &&
 	    vm_send(vm, CM_F_SIGNAL, 0, exec->channel_id, &exec->signal_due,
 		    sizeof(exec->signal_due)) == 0)

@@ -48,6 +48,7 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 	list_init(&pool->observers);
 	timer_init(&pool->ended_timer, on_ended_timer);
 	listener_clean(store);
+	suspend_store_clean(store);
 	r = link_open(pool, parent);
 	return r < 0 ? err_set_errno(err, r, "cannot speak to the parent") : 0;
 }
@@ -112,24 +113,43 @@ uint32_t pool_leased(const struct pool *pool)
 	return count;
 }
 
+uint64_t pool_stored(const struct pool *pool)
+{
+	uint64_t bytes = 0;
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link)
+		bytes += vm_stored(vm);
+	return bytes;
+}
+
 /* ---- Limits ---- */
 
-static int owner_admit(struct pool *pool, uid_t owner, uint64_t memory, uint32_t count,
-		       struct err *err)
+struct owned {
+	uint64_t vms, memory, stored;
+};
+
+static struct owned owned_by(const struct pool *pool, uid_t owner)
 {
-	const struct pool_limits *l = &pool->limits;
-	uint64_t vms = 0, bytes = 0, more;
+	struct owned has = { 0 };
 	struct vm *vm;
 
 	list_for_each(vm, &pool->vms, struct vm, link) {
-		if (vm->owner == owner && vm->role == VM_LEASED) {
-			vms++;
-			bytes += vm->memory;
-		}
+		if (vm->owner != owner || vm->role != VM_LEASED)
+			continue;
+		has.vms++;
+		has.memory += vm->counted ? vm->memory : 0;
+		has.stored += vm_stored(vm);
 	}
-	if (l->owner_vms && vms + count > l->owner_vms)
-		return err_set(err, EDQUOT, "your limit is %u VMs, and you have %" PRIu64,
-			       l->owner_vms, vms);
+	return has;
+}
+
+static int owner_memory_admit(const struct pool *pool, const struct owned *has, uint64_t memory,
+			      uint32_t count, struct err *err)
+{
+	const struct pool_limits *l = &pool->limits;
+	uint64_t bytes = has->memory, more;
+
 	if (l->owner_memory && (__builtin_mul_overflow(memory, count, &more) ||
 				__builtin_add_overflow(more, bytes, &more) ||
 				more > l->owner_memory))
@@ -138,23 +158,70 @@ static int owner_admit(struct pool *pool, uid_t owner, uint64_t memory, uint32_t
 	return 0;
 }
 
-int pool_vm_admit(struct pool *pool, const struct vm_options *o, uint64_t memory,
-		  uint32_t count, bool fresh, struct err *err)
+static int owner_admit(const struct pool *pool, uid_t owner, uint64_t memory, uint32_t count,
+		       struct err *err)
+{
+	const struct pool_limits *l = &pool->limits;
+	struct owned has = owned_by(pool, owner);
+
+	if (l->owner_vms && has.vms + count > l->owner_vms)
+		return err_set(err, EDQUOT, "your limit is %u VMs, and you have %" PRIu64,
+			       l->owner_vms, has.vms);
+	return owner_memory_admit(pool, &has, memory, count, err);
+}
+
+static int total_memory_admit(const struct pool *pool, uint64_t memory, uint32_t count,
+			      struct err *err)
 {
 	const struct pool_limits *l = &pool->limits;
 	uint64_t more;
 
-	if (pool->draining)
-		return err_set(err, ESHUTDOWN, "the daemon is stopping");
-	if (fresh && l->total_vms && pool->vm_count + count > l->total_vms)
-		return err_set(err, EDQUOT, "the daemon's limit is %u VMs", l->total_vms);
-	if (fresh && l->total_memory && o->role != VM_HELD &&
+	if (l->total_memory &&
 	    (__builtin_mul_overflow(memory, count, &more) ||
 	     __builtin_add_overflow(more, pool->vm_memory, &more) || more > l->total_memory))
 		return err_set(err, EDQUOT, "the daemon's limit is %" PRIu64 " MiB of memory "
 			       "for all VMs, of which %" PRIu64 " are taken",
 			       l->total_memory >> 20, pool->vm_memory >> 20);
+	return 0;
+}
+
+int pool_vm_admit(struct pool *pool, const struct vm_options *o, uint64_t memory,
+		  uint32_t count, bool fresh, struct err *err)
+{
+	const struct pool_limits *l = &pool->limits;
+
+	if (pool->draining)
+		return err_set(err, ESHUTDOWN, "the daemon is stopping");
+	if (fresh && l->total_vms && pool->vm_count + count > l->total_vms)
+		return err_set(err, EDQUOT, "the daemon's limit is %u VMs", l->total_vms);
+	if (fresh && o->role != VM_HELD &&
+	    total_memory_admit(pool, memory, count, err) < 0)
+		return err->code;
 	return o->role == VM_LEASED ? owner_admit(pool, o->owner, memory, count, err) : 0;
+}
+
+int pool_wake_admit(const struct vm *vm, struct err *err)
+{
+	struct owned has = owned_by(vm->pool, vm->owner);
+	int r;
+
+	if (vm->pool->draining)
+		return err_set(err, ESHUTDOWN, "the daemon is stopping");
+	r = total_memory_admit(vm->pool, vm->memory, 1, err);
+	return r == 0 ? owner_memory_admit(vm->pool, &has, vm->memory, 1, err) : r;
+}
+
+int pool_store_admit(const struct vm *vm, uint64_t bytes, struct err *err)
+{
+	uint64_t limit = vm->pool->limits.owner_stored;
+	uint64_t others = owned_by(vm->pool, vm->owner).stored - vm_stored(vm);
+
+	/* Nothing yet (0 bytes) is too much for who has used all. */
+	if (!limit || (others < limit && bytes <= limit - others))
+		return 0;
+	return err_set(err, EDQUOT, "your limit is %" PRIu64 " MiB of suspended VMs on disk, of "
+		       "which %" PRIu64 " are taken; this one has %" PRIu64, limit >> 20,
+		       others >> 20, bytes >> 20);
 }
 
 int pool_exec_admit(struct pool *pool, uid_t owner, struct err *err)
@@ -232,7 +299,7 @@ static void metric_histogram(FILE *to, const char *name, const char *help,
 static void metrics_write(struct pool *pool, FILE *to)
 {
 	const struct pool_stats *s = &pool->stats;
-	uint64_t states[3] = { 0 }, roles[3] = { 0 }, execs = 0, forwards = 0;
+	uint64_t states[VM_STATES] = { 0 }, roles[3] = { 0 }, execs = 0, forwards = 0;
 	struct template *t;
 	struct vm *vm;
 
@@ -244,6 +311,8 @@ static void metrics_write(struct pool *pool, FILE *to)
 	}
 	metric(to, "vms_starting", "gauge", "VMs that are starting", states[VM_STARTING]);
 	metric(to, "vms_ready", "gauge", "VMs that take commands", states[VM_READY]);
+	metric(to, "vms_suspended", "gauge", "VMs that are on disk", states[VM_SUSPENDED]);
+	metric(to, "stored_bytes", "gauge", "suspended VMs on disk", pool_stored(pool));
 	metric(to, "vms_leased", "gauge", "VMs that are somebody's", roles[VM_LEASED]);
 	metric(to, "vms_warm", "gauge", "VMs that wait in pools", roles[VM_WARM]);
 	metric(to, "vm_memory_bytes", "gauge", "guest memory of all VMs", pool->vm_memory);
@@ -258,9 +327,13 @@ static void metrics_write(struct pool *pool, FILE *to)
 	       s->connections);
 	metric(to, "forks_total", "counter", "VMs made by fork", s->forks);
 	metric(to, "snapshots_total", "counter", "snapshots saved", s->snapshots);
+	metric(to, "suspends_total", "counter", "VMs put on disk", s->suspends);
+	metric(to, "wakes_total", "counter", "VMs come back from there", s->wakes);
 	metric(to, "leases_total", "counter", "VMs asked of templates", s->leases);
 	metric(to, "lease_hits_total", "counter", "of which one was ready", s->lease_hits);
 	metric(to, "events_total", "counter", "events", pool->event_seq);
+	metric(to, "ready_memory_bytes", "gauge", "guest memory of VMs that wait in pools",
+	       pool_ready_memory(pool));
 	metric_histogram(to, "vm_start_seconds", "from request to ready", &s->create);
 	metric_histogram(to, "exec_start_seconds", "from request to running", &s->exec_start);
 	fprintf(to, "# HELP casemate_template_ready ready VMs of a template\n"

@@ -7,11 +7,12 @@
  * files. Each VM is one casemate-vmm process, spoken to over its socket with the frames of
  * abi/channel.h. The privileged parent (parent.h) starts and ends it when asked (link.c).
  *
- * A VM's states, each reached once:
+ * A VM's states:
  *
- *   STARTING  the process was started or forked; waits for VM_BOOTED
- *   READY     takes commands
- *   ENDING    the process was killed or said VM_END; waits for its end, then it is freed
+ *   STARTING   the process was started or forked; waits for VM_BOOTED
+ *   READY      takes commands, unless it is paused
+ *   SUSPENDED  is a file and has no process; STARTING again when it is wanted (suspend.c)
+ *   ENDING     the process was killed or said VM_END; waits for its end, then it is freed
  *
  * and its roles: HELD (a template's zygote, never runs), WARM (ready and nobody's yet), LEASED
  * (somebody's, and nobody else's ever after).
@@ -60,6 +61,8 @@ struct waiter {
 struct pool_limits {
 	uint32_t owner_vms, owner_execs, total_vms;	/* 0: none */
 	uint64_t owner_memory, total_memory;		/* bytes of guest RAM */
+	uint64_t owner_stored;				/* bytes of suspended VMs on disk */
+	uint64_t ready_memory;				/* of VMs that wait in pools */
 };
 
 /* ---- Commands ---- */
@@ -105,6 +108,7 @@ struct exec {
 	uint32_t pid;		/* in the guest */
 	bool tty, has_stdin, builtin, connection;
 	bool early;		/* of a snapshot, RUNNING has not come yet */
+	bool kill_due;		/* its time was over while its VM stood still */
 	uint8_t *frame;		/* EXEC, while queued */
 	size_t frame_len;
 
@@ -177,13 +181,16 @@ void exec_forget(struct exec *exec);
 void exec_pump(struct exec *exec);
 /* A frame with an id. Returns NULL or why the guest is wrong. */
 const char *exec_frame(struct vm *vm, const struct frame *frame);
+/* Its VM leaves for the disk. NULL, or why the command cannot go on after that. */
+const char *exec_may_sleep(const struct exec *exec);
+void exec_sleep(struct exec *exec);
 /* The VM is going: its commands are lost. */
 void exec_lost(struct exec *exec, const char *reason);
 void exec_free(struct exec *exec);
 
 /* ---- VMs ---- */
 
-enum vm_state { VM_STARTING, VM_READY, VM_ENDING };
+enum vm_state { VM_STARTING, VM_READY, VM_SUSPENDED, VM_ENDING, VM_STATES };
 enum vm_process {
 	VM_PROCESS_NONE,		/* not asked for, or gone */
 	VM_PROCESS_ASKED,		/* the parent has not answered */
@@ -191,13 +198,14 @@ enum vm_process {
 };
 enum vm_role { VM_HELD, VM_WARM, VM_LEASED };
 
-struct vm_request {		/* VM_SAVE or VM_FORK, queued */
+struct vm_request {		/* VM_SAVE, VM_FORK, VM_PAUSE or VM_CONTINUE, queued */
 	struct list link;
-	bool fork, sent;
+	uint16_t type, flags;	/* of the frame */
+	bool sent;
 	int fds[CM_VM_FORK_MAX];
 	unsigned int count;
 	struct vm *children[CM_VM_FORK_MAX];
-	struct waiter *waiter;	/* of a save; what: the request. Or NULL */
+	struct waiter *waiter;	/* but of a fork; what: the request. Or NULL */
 	struct cm_vm_saved saved;
 };
 
@@ -215,6 +223,8 @@ struct vm {
 	bool restored;			/* the guest has a past */
 	bool booted;			/* VM_BOOTED came */
 	uint64_t memory;
+	bool counted;			/* in pool->vm_memory, and in its owner's */
+	int image_fd;			/* without a template: the root image, -1: none */
 	enum vm_process process;
 	pid_t pid;			/* 0: not known yet */
 	int socket;
@@ -229,6 +239,13 @@ struct vm {
 	struct list forwards;		/* forward.h */
 	uint32_t forward_count;
 	struct list requests;
+
+	bool paused;			/* as was last asked for: takes no commands */
+	bool still;			/* the VMM was told so: no frame is for the guest */
+	bool idle_suspends;		/* at the end of idle_ns; else that ends it */
+	struct vm_suspend *suspend;	/* on its way to the disk, there, or back from it */
+	bool woken;			/* from there; RUNNING is what it had before */
+	bool heard;			/* since then: frames of commands */
 
 	uint64_t created_ns, idle_since_ns;
 	uint64_t ttl_at_ns, idle_ns;	/* 0: none */
@@ -250,6 +267,8 @@ struct vm_options {
 	const char *image;		/* path, NULL: the default */
 	uint64_t memory;
 	uint64_t ttl_ns, idle_ns;
+	bool idle_suspends;
+	bool track;			/* with a template: note what changes from the start */
 	uint64_t boot_ns;		/* how long booting may take; 0: the default */
 };
 
@@ -261,10 +280,18 @@ void vm_wait_ready(struct vm *vm, struct waiter *waiter);
 /* Ends it; all its commands are lost. cause: static, one word. waiter may be NULL. */
 void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Writes a snapshot to fd, which is taken. what: the request. */
-int vm_save(struct vm *vm, int fd, struct waiter *waiter, struct err *err);
+/* Writes a snapshot to fd, which is taken. flags: CM_SAVE_... what: the request. */
+int vm_save(struct vm *vm, int fd, uint16_t flags, struct waiter *waiter, struct err *err);
 /* Whether a snapshot of it is being written, and how much there is of it. */
 bool vm_saving(const struct vm *vm, uint64_t *ret_bytes);
+/* Makes it stand still, or go on: also from the disk. Harmless where it does already. */
+int vm_pause(struct vm *vm, struct waiter *waiter, struct err *err);
+int vm_resume(struct vm *vm, struct waiter *waiter, struct err *err);
+/* Puts it on the disk; the waiter (or NULL) is told when its process is gone. what: the vm. */
+int vm_suspend(struct vm *vm, struct waiter *waiter, struct err *err);
+/* Begins to bring one back that is on the disk. */
+int vm_wake(struct vm *vm, struct err *err);
+uint64_t vm_stored(const struct vm *vm);
 /* Makes `count` children after the options (name: NULL), which are STARTING; if they come to
  * nothing, those who wait for them are told. count: up to CM_VM_FORK_MAX. */
 int vm_fork(struct vm *vm, const struct vm_options *options, unsigned int count,
@@ -298,6 +325,8 @@ struct template {
 	uint32_t ready, starting;
 	uint32_t waiting;		/* leases that wait for a VM: refilling waits for them */
 	uint64_t leases, hits;
+	bool waits;			/* for room in the pools' memory */
+	uint64_t start_ns;		/* that its VMs take to start, of late; 0: not known */
 	uint32_t failures;		/* in a row */
 	char trouble[POOL_REASON_MAX];	/* the last one's reason */
 	struct timer retry;
@@ -325,6 +354,14 @@ int template_lease(struct template *template, const struct vm_options *options,
 /* A VM of it changed its state or is gone. */
 void template_vm_changed(struct template *template);
 void template_vm_failed(struct template *template, const char *reason);
+/* One got ready, for nobody yet. */
+void template_vm_started(struct template *template, uint64_t ns);
+/* After which time one may be ready, as far as can be known; 0: none is wanted. */
+uint64_t template_retry_ns(const struct template *template);
+/* Guest RAM of all VMs that wait in pools, or start for that. */
+uint64_t pool_ready_memory(const struct pool *pool);
+/* After the limit on it has changed. */
+void pool_refill_all(struct pool *pool);
 void template_put(struct template *template);
 
 /* ---- The whole ---- */
@@ -353,7 +390,7 @@ void pool_histogram_add(struct pool_histogram *histogram, uint64_t ns);
 
 struct pool_stats {
 	uint64_t vms_created, vms_ended, vms_failed, execs, execs_ended, forks, snapshots,
-		 leases, lease_hits, connections;
+		 leases, lease_hits, connections, suspends, wakes;
 	struct pool_histogram create, exec_start;
 };
 
@@ -372,7 +409,7 @@ struct pool {
 	uid_t self;
 	struct list vms, ended, templates, observers;
 	uint32_t vm_count, ended_count, template_count;
-	uint64_t vm_memory;		/* guest RAM of all but held ones */
+	uint64_t vm_memory;		/* guest RAM of all but held and suspended ones */
 	uint64_t vm_numbers, exec_ids, forward_ids;
 	bool draining;
 	struct pool_event events[POOL_EVENTS];
@@ -394,6 +431,8 @@ void pool_drain(struct pool *pool);
 void pool_kill_all(struct pool *pool, const char *cause, const char *reason);
 void pool_unbind(struct pool *pool, const void *bound);
 uint32_t pool_leased(const struct pool *pool);
+/* Bytes on disk of all VMs. */
+uint64_t pool_stored(const struct pool *pool);
 
 void pool_event(struct pool *pool, const char *type, const struct vm *vm, const char *format,
 		...) __attribute__((format(printf, 4, 5)));
@@ -403,6 +442,9 @@ void pool_event(struct pool *pool, const char *type, const struct vm *vm, const 
 int pool_vm_admit(struct pool *pool, const struct vm_options *options, uint64_t memory,
 		  uint32_t count, bool fresh, struct err *err);
 int pool_exec_admit(struct pool *pool, uid_t owner, struct err *err);
+/* Whether a suspended VM may have its memory again; whether it may hold so much on disk. */
+int pool_wake_admit(const struct vm *vm, struct err *err);
+int pool_store_admit(const struct vm *vm, uint64_t bytes, struct err *err);
 
 /* Prometheus text. Returns a malloc'd string, or NULL. */
 char *pool_metrics(struct pool *pool, size_t *ret_len);

@@ -303,7 +303,8 @@ static int vmm_launch(struct process *p, const struct boundary_message *m, const
 	struct spawn_options o = {
 		.files = all->files, .image_fd = image ? fds[1] : -1, .memory = m->memory,
 		.snapshot_fds = fds + 1 + image, .snapshot_count = m->count,
-		.snapshots = true, .hold = m->flags & BOUNDARY_HOLD, .jail = &jail,
+		.snapshots = true, .hold = m->flags & BOUNDARY_HOLD,
+		.track = m->flags & BOUNDARY_TRACK, .jail = &jail,
 	};
 
 	if (all->uid_count > 0) {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots and forks of a VM: VM_SAVE and VM_FORK, one at a time, in order.
+ * What is asked of a VM's VMM: VM_SAVE, VM_FORK, VM_PAUSE and VM_CONTINUE, one at a time, in
+ * order. While a VM is paused, nothing is sent that is for the guest (vm->still): the VMM could
+ * not take all of it, and VM_CONTINUE would stand behind it.
  *
- * They travel with descriptors, so they go out by themselves when everything before them is
- * sent; bulk frames wait meanwhile. The children's sockets are ours from the start: a child
- * is a VM (STARTING) before its process exists, and gets its process by the answer.
+ * Snapshots and forks travel with descriptors, so they go out by themselves when everything
+ * before them is sent; bulk frames wait meanwhile. The children's sockets are ours from the
+ * start: a child is a VM (STARTING) before its process exists, and gets its process by the
+ * answer.
  */
 #include "pool/vm.h"
 
@@ -18,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/time.h"
 
 static struct vm_request *request_first(const struct vm *vm)
 {
@@ -33,11 +37,20 @@ static void request_free(struct vm_request *q)
 	free(q);
 }
 
-static struct vm_request *request_new(struct vm *vm, struct err *err)
+static bool is_fork(const struct vm_request *q)
+{
+	return q->type == CM_F_VM_FORK;
+}
+
+static struct vm_request *request_new(struct vm *vm, uint16_t type, struct err *err)
 {
 	struct vm_request *q;
 	unsigned int count = 0;
 
+	if (vm->state == VM_SUSPENDED) {
+		err_set(err, EHOSTDOWN, "the VM %s is suspended", vm->name);
+		return NULL;
+	}
 	if (vm->state != VM_READY) {
 		err_set(err, ESTALE, "the VM %s is not running", vm->name);
 		return NULL;
@@ -45,29 +58,47 @@ static struct vm_request *request_new(struct vm *vm, struct err *err)
 	for (const struct list *l = vm->requests.next; l != &vm->requests; l = l->next)
 		count++;
 	if (count >= POOL_VM_REQUESTS) {
-		err_set(err, EBUSY, "%u snapshots and forks of this VM wait already", count);
+		err_set(err, EBUSY, "%u requests to this VM wait already", count);
 		return NULL;
 	}
 	q = calloc(1, sizeof(*q));
 	if (!q)
 		err_set(err, ENOMEM, "no memory for a request");
-	else
-		list_init(&q->link);
+	if (!q)
+		return NULL;
+	list_init(&q->link);
+	q->type = type;
 	return q;
 }
 
-int vm_save(struct vm *vm, int fd, struct waiter *waiter, struct err *err)
+static void request_queue(struct vm *vm, struct vm_request *q, struct waiter *waiter)
 {
-	struct vm_request *q = request_new(vm, err);
+	q->waiter = waiter;
+	list_add_tail(&vm->requests, &q->link);
+	vm_pump_later(vm);
+}
+
+int vm_save(struct vm *vm, int fd, uint16_t flags, struct waiter *waiter, struct err *err)
+{
+	struct vm_request *q = request_new(vm, CM_F_VM_SAVE, err);
 
 	if (!q) {
 		fd_close(fd);
 		return err->code;
 	}
+	q->flags = flags;
 	q->fds[q->count++] = fd;
-	q->waiter = waiter;
-	list_add_tail(&vm->requests, &q->link);
-	vm_pump_later(vm);
+	request_queue(vm, q, waiter);
+	return 0;
+}
+
+int request_pause(struct vm *vm, bool pause, struct waiter *waiter, struct err *err)
+{
+	struct vm_request *q = request_new(vm, pause ? CM_F_VM_PAUSE : CM_F_VM_CONTINUE, err);
+
+	if (!q)
+		return err->code;
+	request_queue(vm, q, waiter);
 	return 0;
 }
 
@@ -94,7 +125,7 @@ static int child_add(struct vm *vm, struct vm_request *q, const struct vm_option
 
 static void children_drop(struct vm_request *q, const char *reason)
 {
-	for (unsigned int i = 0; q->fork && i < q->count; i++) {
+	for (unsigned int i = 0; is_fork(q) && i < q->count; i++) {
 		struct vm *child = q->children[i];
 
 		child->birth = NULL;
@@ -109,7 +140,7 @@ static void fork_queue(struct vm *vm, struct vm_request *q)
 	struct vm_request *last = list_empty(&vm->requests) ? NULL :
 		list_entry(vm->requests.prev, struct vm_request, link);
 
-	if (!last || !last->fork || last->sent || last->count + q->count > CM_VM_FORK_MAX) {
+	if (!last || !is_fork(last) || last->sent || last->count + q->count > CM_VM_FORK_MAX) {
 		list_add_tail(&vm->requests, &q->link);
 		return;
 	}
@@ -133,10 +164,9 @@ int vm_fork(struct vm *vm, const struct vm_options *o, unsigned int count,
 	r = pool_vm_admit(vm->pool, o, vm->memory, count, true, err);
 	if (r < 0)
 		return r;
-	q = request_new(vm, err);
+	q = request_new(vm, CM_F_VM_FORK, err);
 	if (!q)
 		return err->code;
-	q->fork = true;
 	while (q->count < count && r == 0)
 		r = child_add(vm, q, o, err);
 	if (r < 0) {
@@ -157,11 +187,10 @@ static ssize_t request_send(const struct vm *vm, const struct vm_request *q)
 		struct cm_frame head;
 		struct cm_vm_fork fork;
 	} frame = { .fork = { .count = q->count } };
-	size_t payload = q->fork ? sizeof(frame.fork) : 0;
+	size_t payload = is_fork(q) ? sizeof(frame.fork) : 0;
 
 	_Static_assert(CM_VM_FORK_MAX <= FD_SEND_MAX, "descriptors in a message");
-	frame.head = frame_head(q->fork ? CM_F_VM_FORK : CM_F_VM_SAVE, 0, 0,
-				(uint32_t)payload);
+	frame.head = frame_head(q->type, q->flags, 0, (uint32_t)payload);
 	return fd_send(vm->socket, &frame, sizeof(frame.head) + payload, q->fds, q->count);
 }
 
@@ -177,7 +206,7 @@ bool vm_saving(const struct vm *vm, uint64_t *ret_bytes)
 	const struct vm_request *q = request_first(vm);
 	struct stat st;
 
-	if (!q || q->fork || fstat(q->fds[0], &st) < 0)
+	if (!q || q->type != CM_F_VM_SAVE || fstat(q->fds[0], &st) < 0)
 		return false;
 	*ret_bytes = (uint64_t)st.st_blocks * 512;
 	return true;
@@ -196,8 +225,22 @@ void request_pump(struct vm *vm)
 		return;
 	/* Any other failure is a lost channel, which is about to be noticed. */
 	q->sent = true;
-	for (unsigned int i = 0; q->fork && i < q->count; i++)
+	if (q->type == CM_F_VM_PAUSE)
+		vm->still = true;
+	if (q->type == CM_F_VM_CONTINUE)
+		vm->still = false;
+	for (unsigned int i = 0; is_fork(q) && i < q->count; i++)
 		q->fds[i] = fd_close(q->fds[i]);
+}
+
+/* It was the first, and is answered. */
+static void request_finish(struct vm *vm, struct vm_request *q, const struct err *err)
+{
+	list_remove(&q->link);
+	if (q->waiter)
+		q->waiter->done(q->waiter, q, err->code ? err : NULL);
+	request_free(q);
+	vm_pump_later(vm);
 }
 
 static void text_take(const struct frame *frame, size_t skip, char *text, size_t size)
@@ -218,7 +261,7 @@ const char *request_saved(struct vm *vm, const struct frame *frame)
 	struct err err = ERR_INIT;
 	char text[200];
 
-	if (!q || q->fork || !q->sent)
+	if (!q || q->type != CM_F_VM_SAVE || !q->sent)
 		return "an answer to nothing";
 	memcpy(&q->saved, frame->payload, sizeof(q->saved));
 	text_take(frame, sizeof(q->saved), text, sizeof(text));
@@ -226,11 +269,31 @@ const char *request_saved(struct vm *vm, const struct frame *frame)
 		err_set(&err, (int)q->saved.error, "the snapshot was not saved: %s", text);
 	else
 		vm->pool->stats.snapshots++;
-	list_remove(&q->link);
-	if (q->waiter)
-		q->waiter->done(q->waiter, q, err.code ? &err : NULL);
-	request_free(q);
-	vm_pump_later(vm);
+	request_finish(vm, q, &err);
+	return NULL;
+}
+
+const char *request_paused(struct vm *vm, const struct frame *frame)
+{
+	struct vm_request *q = request_first(vm);
+	bool pause = frame->head.type == CM_F_VM_PAUSED;
+	struct cm_vm_paused paused;
+	struct err err = ERR_INIT;
+	char text[200];
+
+	if (!q || q->type != (pause ? CM_F_VM_PAUSE : CM_F_VM_CONTINUE) || !q->sent)
+		return "an answer to nothing";
+	memcpy(&paused, frame->payload, sizeof(paused));
+	text_take(frame, sizeof(paused), text, sizeof(text));
+	if (paused.error)
+		err_set(&err, (int)paused.error, "the VM does not %s: %s", pause ? "pause" :
+			"go on", text);
+	if (paused.error && pause)
+		vm->paused = vm->still = false;
+	if (!vm->paused)
+		vm->idle_since_ns = time_monotonic_ns();
+	vm_timer_update(vm);
+	request_finish(vm, q, &err);
 	return NULL;
 }
 
@@ -240,7 +303,7 @@ const char *request_forked(struct vm *vm, const struct frame *frame)
 	struct cm_vm_forked forked;
 	char text[200];
 
-	if (!q || !q->fork || !q->sent)
+	if (!q || !is_fork(q) || !q->sent)
 		return "an answer to nothing";
 	memcpy(&forked, frame->payload, sizeof(forked));
 	text_take(frame, sizeof(forked), text, sizeof(text));

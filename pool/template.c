@@ -8,6 +8,10 @@
  *
  * Refilling waits while a lease waits for a VM, makes at most REFILL_AT_ONCE at a time, and
  * after a failure pauses for a while that doubles.
+ *
+ * All ready VMs together stay within limits.ready_memory, counted by their guest RAM: what
+ * one has of its own is far less while it waits, but on the day of its lease it may have all
+ * of it. A template that has none takes the place of a VM that another has besides others.
  */
 #include "pool/pool.h"
 
@@ -23,6 +27,8 @@
 #define REFILL_AT_ONCE	4u
 #define RETRY_FIRST_NS	(NS_PER_SEC / 2)
 #define RETRY_DOUBLES	6u
+#define START_GUESS_NS	(NS_PER_SEC / 2)	/* before one was seen to start */
+#define RETRY_LEAST_NS	(NS_PER_SEC / 100)
 
 static void refill_run(struct deferred *deferred);
 
@@ -162,6 +168,23 @@ int template_once(struct pool *pool, const char *path, const char *image,
 	return 0;
 }
 
+static void recount(struct template *t)
+{
+	struct vm *vm;
+
+	t->ready = t->starting = t->waiting = 0;
+	list_for_each(vm, &t->pool->vms, struct vm, link) {
+		if (vm->template != t || vm->state == VM_ENDING)
+			continue;
+		if (vm->role == VM_WARM && vm->state == VM_READY)
+			t->ready++;
+		else if (vm->role == VM_WARM)
+			t->starting++;
+		else if (vm->role == VM_LEASED && vm->state == VM_STARTING && !vm->woken)
+			t->waiting++;
+	}
+}
+
 static bool is_unleased(const struct vm *vm, const struct template *t)
 {
 	return vm->template == t && vm->state != VM_ENDING && vm->role != VM_LEASED;
@@ -179,8 +202,10 @@ void template_remove(struct template *t)
 	deferred_cancel(&t->refill);
 	pool_event(pool, "template-removed", NULL, "%s", t->name);
 	t->users++;
+	recount(t);
 	list_for_each(vm, &pool->vms, struct vm, link) {
-		if (is_unleased(vm, t))
+		/* A zygote that is just being forked for a lease ends after that. */
+		if (is_unleased(vm, t) && !(vm == t->zygote && t->waiting > 0))
 			vm_kill(vm, "template", NULL, "its template %s is gone", t->name);
 	}
 	template_put(t);
@@ -197,24 +222,67 @@ int template_pool_set(struct template *t, uint32_t target, uint32_t max, struct 
 	return 0;
 }
 
-/* ---- Counting, refilling ---- */
+/* ---- The budget ---- */
 
-static void recount(struct template *t)
+uint64_t pool_ready_memory(const struct pool *pool)
+{
+	uint64_t bytes = 0;
+	struct vm *vm;
+
+	list_for_each(vm, &pool->vms, struct vm, link) {
+		if (vm->role == VM_WARM && vm->state != VM_ENDING)
+			bytes += vm->memory;
+	}
+	return bytes;
+}
+
+static bool budget_has(const struct pool *pool, uint64_t more)
+{
+	uint64_t limit = pool->limits.ready_memory;
+
+	return !limit || (more <= limit && pool_ready_memory(pool) <= limit - more);
+}
+
+static struct vm *ready_find(const struct template *t)
 {
 	struct vm *vm;
 
-	t->ready = t->starting = t->waiting = 0;
 	list_for_each(vm, &t->pool->vms, struct vm, link) {
-		if (vm->template != t || vm->state == VM_ENDING)
-			continue;
-		if (vm->role == VM_WARM && vm->state == VM_READY)
-			t->ready++;
-		else if (vm->role == VM_WARM)
-			t->starting++;
-		else if (vm->role == VM_LEASED && vm->state == VM_STARTING)
-			t->waiting++;
+		if (vm->template == t && vm->role == VM_WARM && vm->state == VM_READY)
+			return vm;
+	}
+	return NULL;
+}
+
+/* Makes room for the first VM of a template. */
+static void budget_take(struct template *t)
+{
+	struct pool *pool = t->pool;
+
+	while (t->memory <= pool->limits.ready_memory && !budget_has(pool, t->memory)) {
+		struct template *from = NULL, *other;
+
+		list_for_each(other, &pool->templates, struct template, link) {
+			if (other != t && other->ready > 1 &&
+			    (!from || other->ready * other->memory > from->ready * from->memory))
+				from = other;
+		}
+		if (!from)
+			return;
+		vm_kill(ready_find(from), "pool", NULL, "its place in the pools' memory goes to "
+			"%s", t->name);
 	}
 }
+
+void pool_refill_all(struct pool *pool)
+{
+	struct template *t;
+
+	list_for_each(t, &pool->templates, struct template, link)
+		evloop_defer(pool->loop, &t->refill);
+}
+
+/* ---- Refilling ---- */
 
 static int vm_make(struct template *t, const struct vm_options *o, struct vm **ret,
 		   struct err *err)
@@ -228,12 +296,11 @@ static void surplus_end(struct template *t)
 	struct vm *vm;
 
 	list_for_each(vm, &t->pool->vms, struct vm, link) {
-		if (t->ready <= t->max)
+		if (t->ready <= t->max && budget_has(t->pool, 0))
 			return;
 		if (vm->template != t || vm->role != VM_WARM || vm->state != VM_READY)
 			continue;
 		vm_kill(vm, "pool", NULL, "the pool holds more than its maximum");
-		t->ready--;
 	}
 }
 
@@ -249,10 +316,17 @@ static void refill_run(struct deferred *deferred)
 	zygote_start(t);
 	recount(t);
 	surplus_end(t);
+	if (t->target > 0 && t->ready + t->starting == 0)
+		budget_take(t);
+	t->waits = false;
 	while (t->waiting == 0 && t->starting < REFILL_AT_ONCE &&
 	       t->ready + t->starting < t->target) {
-		int r = t->retry.at_ns ? -EAGAIN : vm_make(t, &o, &vm, &err);
+		int r;
 
+		t->waits = !budget_has(t->pool, t->memory);
+		if (t->waits)
+			return;
+		r = t->retry.at_ns ? -EAGAIN : vm_make(t, &o, &vm, &err);
 		if (r < 0) {
 			if (r != -EAGAIN)
 				template_vm_failed(t, err.text);
@@ -265,8 +339,29 @@ static void refill_run(struct deferred *deferred)
 void template_vm_changed(struct template *t)
 {
 	recount(t);
-	if (!t->removed)
+	if (t->removed && t->zygote && t->waiting == 0)
+		vm_kill(t->zygote, "template", NULL, "its template %s is gone", t->name);
+	/* Within a budget what one does not have is another's to take. */
+	if (t->pool->limits.ready_memory)
+		pool_refill_all(t->pool);
+	else if (!t->removed)
 		evloop_defer(t->pool->loop, &t->refill);
+}
+
+void template_vm_started(struct template *t, uint64_t ns)
+{
+	t->start_ns = t->start_ns ? (3 * t->start_ns + ns) / 4 : ns;
+}
+
+uint64_t template_retry_ns(const struct template *t)
+{
+	uint64_t now = time_monotonic_ns(), ns = t->start_ns ? t->start_ns : START_GUESS_NS;
+
+	if (t->target == 0)
+		return 0;
+	if (t->retry.at_ns > now)
+		ns += t->retry.at_ns - now;
+	return ns < RETRY_LEAST_NS ? RETRY_LEAST_NS : ns;
 }
 
 void template_vm_failed(struct template *t, const char *reason)
@@ -289,19 +384,13 @@ int template_lease(struct template *t, const struct vm_options *options, bool on
 		   struct waiter *waiter, struct vm **ret_vm, struct err *err)
 {
 	struct vm_options o = *options;
-	struct vm *vm, *ready = NULL;
+	struct vm *vm, *ready = ready_find(t);
 	int r;
 
 	o.template = t;
 	o.role = VM_LEASED;
 	t->leases++;
 	t->pool->stats.leases++;
-	list_for_each(vm, &t->pool->vms, struct vm, link) {
-		if (vm->template == t && vm->role == VM_WARM && vm->state == VM_READY) {
-			ready = vm;
-			break;
-		}
-	}
 	if (ready) {
 		r = vm_lease(ready, &o, err);
 		if (r < 0)

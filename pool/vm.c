@@ -11,6 +11,7 @@
 #include "pool/vm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +84,23 @@ static int options_take(struct vm *vm, const struct vm_options *o, struct err *e
 	vm->owner = o->owner;
 	vm->role = o->role;
 	vm->idle_ns = o->idle_ns;
+	vm->idle_suspends = o->idle_suspends;
 	vm->ttl_at_ns = 0;
 	if (o->ttl_ns && __builtin_add_overflow(now, o->ttl_ns, &vm->ttl_at_ns))
 		return err_set(err, EINVAL, "the VM's time to live is too long");
 	vm->idle_since_ns = now;
 	return 0;
+}
+
+void vm_memory_count(struct vm *vm, bool counted)
+{
+	if (vm->counted == counted)
+		return;
+	vm->counted = counted;
+	if (counted)
+		vm->pool->vm_memory += vm->memory;
+	else
+		vm->pool->vm_memory -= vm->memory;
 }
 
 static void vm_free(struct vm *vm)
@@ -99,14 +112,14 @@ static void vm_free(struct vm *vm)
 	deferred_cancel(&vm->pump);
 	deferred_cancel(&vm->reap);
 	fd_close(vm->socket);
+	fd_close(vm->image_fd);
 	buf_done(&vm->to_vmm);
 	frame_decoder_done(&vm->decoder);
 	if (!list_empty(&vm->link)) {
 		list_remove(&vm->link);
 		pool->vm_count--;
-		if (vm->role != VM_HELD)
-			pool->vm_memory -= vm->memory;
 	}
+	vm_memory_count(vm, false);
 	if (vm->template)
 		template_put(vm->template);
 	free(vm);
@@ -123,7 +136,7 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 		return NULL;
 	}
 	vm->pool = pool;
-	vm->socket = -1;
+	vm->socket = vm->image_fd = -1;
 	vm->memory = memory;
 	vm->number = ++pool->vm_numbers;
 	vm->created_ns = time_monotonic_ns();
@@ -154,33 +167,20 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 }
 
 /* It is in the world now: counted, and told of. */
-static int vm_begin(struct vm *vm, const struct vm_options *o, int socket, struct err *err)
+static void vm_begin(struct vm *vm, const struct vm_options *o)
 {
 	struct pool *pool = vm->pool;
-	int r = watch_add(pool->loop, &vm->channel, socket, EPOLLIN);
 
-	vm->socket = socket;
-	if (r < 0)
-		return err_set_errno(err, r, "cannot watch a VM");
 	list_add_tail(&pool->vms, &vm->link);
 	pool->vm_count++;
-	if (vm->role != VM_HELD)
-		pool->vm_memory += vm->memory;
+	vm_memory_count(vm, vm->role != VM_HELD);
 	pool->stats.vms_created++;
 	if (vm->role == VM_HELD)
 		vm->state = VM_READY;
 	else
 		timer_set(pool->loop, &vm->timer,
 			  vm->created_ns + (o->boot_ns ? o->boot_ns : BOOT_NS));
-	return 0;
 }
-
-/* Channel, image, snapshots: what a VMM is started with. */
-struct start {
-	int fds[FD_SEND_MAX];
-	unsigned int count;
-	uint32_t flags, snapshots;
-};
 
 static int image_open(struct pool *pool, const struct vm_options *o, int *ret_fd,
 		      struct err *err)
@@ -193,46 +193,66 @@ static int image_open(struct pool *pool, const struct vm_options *o, int *ret_fd
 	return spawn_image_open(image, ret_fd, err);
 }
 
-static void start_fill(struct start *s, const struct vm_options *o, int channel, int image)
+int vm_process_begin(struct vm *vm, uint32_t flags, const int *snapshots, unsigned int count,
+		     struct err *err)
+{
+	FD_CLEANUP int ours = -1, theirs = -1;
+	int fds[FD_SEND_MAX], image = vm_image(vm), r;
+	unsigned int n = 0;
+
+	if (count > FD_SEND_MAX - 2)
+		return err_set(err, E2BIG, "a chain of too many snapshots");
+	r = spawn_channel_make(&ours, &theirs, err);
+	if (r < 0)
+		return r;
+	fds[n++] = theirs;
+	if (image >= 0) {
+		fds[n++] = image;
+		flags |= BOUNDARY_IMAGE;
+	}
+	for (unsigned int i = 0; i < count; i++)
+		fds[n++] = snapshots[i];
+	r = watch_add(vm->pool->loop, &vm->channel, ours, EPOLLIN);
+	vm->socket = fd_take(&ours);
+	if (r < 0)
+		return err_set(err, EMFILE, "cannot watch a VM's channel");
+	r = link_spawn(vm, flags, count, fds, n);
+	return r < 0 ? err_set_errno(err, r, "cannot ask for a VM's process") : 0;
+}
+
+void vm_process_drop(struct vm *vm)
+{
+	watch_remove(vm->pool->loop, &vm->channel);
+	vm->socket = fd_close(vm->socket);
+	link_kill(vm);
+}
+
+static int process_first(struct vm *vm, const struct vm_options *o, struct err *err)
 {
 	const struct template *t = o->template;
+	uint32_t flags = o->role == VM_HELD ? BOUNDARY_HOLD : o->track ? BOUNDARY_TRACK : 0;
 
-	s->fds[s->count++] = channel;
-	if (t)
-		image = t->image_fd;
-	if (image >= 0) {
-		s->fds[s->count++] = image;
-		s->flags |= BOUNDARY_IMAGE;
-	}
-	for (unsigned int i = 0; t && i < t->fd_count; i++)
-		s->fds[s->count++] = t->fds[i];
-	s->snapshots = t ? t->fd_count : 0;
-	if (o->role == VM_HELD)
-		s->flags |= BOUNDARY_HOLD;
+	return vm_process_begin(vm, flags, t ? t->fds : NULL, t ? t->fd_count : 0, err);
 }
 
 int vm_new(struct pool *pool, const struct vm_options *o, struct vm **ret_vm,
 	   struct err *err)
 {
 	uint64_t memory = o->template ? o->template->memory : o->memory;
-	FD_CLEANUP int image = -1, ours = -1, theirs = -1;
-	struct start s = { .count = 0 };
+	FD_CLEANUP int image = -1;
 	struct vm *vm = NULL;
 	int r = pool_vm_admit(pool, o, memory, 1, true, err);
 
 	if (r == 0 && !o->template)
 		r = image_open(pool, o, &image, err);
-	if (r == 0)
-		r = spawn_channel_make(&ours, &theirs, err);
 	if (r == 0) {
 		vm = vm_alloc(pool, o, memory, err);
-		r = vm ? vm_begin(vm, o, fd_take(&ours), err) : err->code;
+		r = vm ? 0 : err->code;
 	}
 	if (r == 0) {
-		start_fill(&s, o, theirs, image);
-		r = link_spawn(vm, s.flags, s.snapshots, s.fds, s.count);
-		if (r < 0)
-			err_set_errno(err, r, "cannot ask for a VM's process");
+		vm->image_fd = fd_take(&image);
+		vm_begin(vm, o);
+		r = process_first(vm, o, err);
 	}
 	if (r < 0) {
 		if (vm)
@@ -254,19 +274,53 @@ int vm_lease(struct vm *vm, const struct vm_options *o, struct err *err)
 	return r;
 }
 
+int vm_image(const struct vm *vm)
+{
+	return vm->template ? vm->template->image_fd : vm->image_fd;
+}
+
 /* ---- Time ---- */
+
+/* Whether its idle time goes on. That of a paused one stands still with it. */
+static bool may_idle(const struct vm *vm)
+{
+	return vm->idle_ns && vm->state == VM_READY && vm->exec_count == 0 && !vm->paused &&
+	       !suspend_is_saving(vm);
+}
 
 void vm_timer_update(struct vm *vm)
 {
 	uint64_t at = vm->ttl_at_ns;
 
-	if (vm->state != VM_READY || vm->role != VM_LEASED)
+	if ((vm->state != VM_READY && vm->state != VM_SUSPENDED) || vm->role != VM_LEASED)
 		return;
 	if (vm->exec_count > 0)
 		vm->idle_since_ns = time_monotonic_ns();
-	else if (vm->idle_ns && (!at || vm->idle_since_ns + vm->idle_ns < at))
+	else if (may_idle(vm) && (!at || vm->idle_since_ns + vm->idle_ns < at))
 		at = vm->idle_since_ns + vm->idle_ns;
 	timer_set(vm->pool->loop, &vm->timer, at);
+}
+
+static void idle_over(struct vm *vm)
+{
+	struct err err = ERR_INIT;
+
+	if (!vm->idle_suspends) {
+		vm_end(vm, "idle", "nothing ran in the VM for its idle time");
+		return;
+	}
+	/* One that cannot be suspended goes on, for one idle time more. */
+	vm->idle_since_ns = time_monotonic_ns();
+	if (vm_suspend(vm, NULL, &err) < 0)
+		pool_event(vm->pool, "vm-not-suspended", vm, "%s", err.text);
+	vm_timer_update(vm);
+}
+
+/* It came to grief. One that was to come back from the disk stays there if it can. */
+static void vm_fail(struct vm *vm, const char *cause, const char *reason)
+{
+	if (vm->state != VM_STARTING || !vm->woken || !suspend_wake_failed(vm, reason))
+		vm_end(vm, cause, reason);
 }
 
 static void on_timer(struct timer *timer)
@@ -275,12 +329,11 @@ static void on_timer(struct timer *timer)
 	uint64_t now = time_monotonic_ns();
 
 	if (vm->state == VM_STARTING)
-		vm_end(vm, "timeout", "the VM did not start in time");
-	else if (vm->state == VM_READY && vm->ttl_at_ns && now >= vm->ttl_at_ns)
+		vm_fail(vm, "timeout", "the VM did not start in time");
+	else if (vm->ttl_at_ns && now >= vm->ttl_at_ns)
 		vm_end(vm, "ttl", "the VM's time to live is over");
-	else if (vm->state == VM_READY && vm->idle_ns && vm->exec_count == 0 &&
-		 now >= vm->idle_since_ns + vm->idle_ns)
-		vm_end(vm, "idle", "nothing ran in the VM for its idle time");
+	else if (may_idle(vm) && now >= vm->idle_since_ns + vm->idle_ns)
+		idle_over(vm);
 	else
 		vm_timer_update(vm);
 }
@@ -301,7 +354,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 {
 	struct pool *pool = vm->pool;
 	struct err err = ERR_INIT;
-	bool failed = vm->state == VM_STARTING;
+	bool failed = vm->state == VM_STARTING && !vm->woken;
 	struct exec *exec;
 
 	if (vm->state == VM_ENDING)
@@ -311,10 +364,8 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	snprintf(vm->reason, sizeof(vm->reason), "%s", reason);
 	err_set(&err, vm->error ? vm->error : ECONNRESET, "%s", vm->reason);
 	timer_set(pool->loop, &vm->timer, 0);
-	watch_remove(pool->loop, &vm->channel);
-	/* A forked VM whose process is not known yet ends for this. */
-	vm->socket = fd_close(vm->socket);
-	link_kill(vm);
+	/* A forked VM whose process is not known yet ends for its socket. */
+	vm_process_drop(vm);
 	pool->stats.vms_ended++;
 	pool->stats.vms_failed += failed;
 	pool_event(pool, "vm-ended", vm, "%s: %s", cause, vm->reason);
@@ -323,6 +374,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_lost(exec, vm->reason);
 	waiters_fail(&vm->waiters, vm, &err);
+	suspend_drop(vm, &err);
 	if (vm->template && vm->template->zygote == vm)
 		vm->template->zygote = NULL;
 	if (vm->template && (failed || vm->role == VM_HELD))
@@ -402,9 +454,17 @@ static void on_booted(struct vm *vm)
 	}
 	timer_set(vm->pool->loop, &vm->timer, 0);
 	vm_timer_update(vm);
-	pool_histogram_add(&vm->pool->stats.create, time_monotonic_ns() - vm->created_ns);
+	if (vm->woken) {
+		suspend_woken(vm);
+	} else {
+		pool_histogram_add(&vm->pool->stats.create,
+				   time_monotonic_ns() - vm->created_ns);
+		if (vm->role == VM_WARM)
+			template_vm_started(vm->template, time_monotonic_ns() - vm->created_ns);
+		pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" :
+			   "leased");
+	}
 	vm_pump_later(vm);
-	pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" : "leased");
 	waiters_fail(&vm->waiters, vm, NULL);
 	if (vm->state == VM_READY && vm->template) {
 		vm->template->failures = 0;
@@ -433,7 +493,7 @@ static void on_vm_end_frame(struct vm *vm, const struct frame *frame)
 	/* One line: the text may be the guest's, and a backtrace may follow. */
 	text[strcspn(text, "\n")] = '\0';
 	frame_text_clean(text, strlen(text));
-	vm_end(vm, end.reason < sizeof(causes) / sizeof(causes[0]) ? causes[end.reason] :
+	vm_fail(vm, end.reason < sizeof(causes) / sizeof(causes[0]) ? causes[end.reason] :
 	       "host", text[0] ? text : "the guest powered off");
 }
 
@@ -443,6 +503,7 @@ static void frame_dispatch(struct vm *vm, const struct frame *frame)
 	char text[POOL_REASON_MAX];
 
 	if (frame->head.id != 0) {
+		vm->heard = true;
 		why = exec_frame(vm, frame);
 	} else {
 		switch (frame->head.type) {
@@ -457,6 +518,10 @@ static void frame_dispatch(struct vm *vm, const struct frame *frame)
 			break;
 		case CM_F_VM_FORKED:
 			why = request_forked(vm, frame);
+			break;
+		case CM_F_VM_PAUSED:
+		case CM_F_VM_CONTINUED:
+			why = request_paused(vm, frame);
 			break;
 		default:		/* LOG, REPORT, console: not kept */
 			break;
@@ -473,7 +538,7 @@ static void channel_lost(struct vm *vm)
 {
 	watch_remove(vm->pool->loop, &vm->channel);
 	if (vm->process == VM_PROCESS_NONE)
-		vm_end(vm, "vmm", "the VMM died without a word; dmesg may say why");
+		vm_fail(vm, "vmm", "the VMM died without a word; dmesg may say why");
 	else
 		link_kill(vm);
 }
@@ -491,7 +556,7 @@ static bool channel_read(struct vm *vm)
 		channel_lost(vm);
 		return false;
 	}
-	while (at < (size_t)n && vm->state != VM_ENDING) {
+	while (at < (size_t)n && vm->socket >= 0) {
 		struct frame frame;
 		size_t used;
 		int r = frame_decoder_feed(&vm->decoder, bytes + at, (size_t)n - at, &used,
@@ -503,7 +568,7 @@ static bool channel_read(struct vm *vm)
 		else if (r > 0)
 			frame_dispatch(vm, &frame);
 	}
-	return vm->state != VM_ENDING;
+	return vm->socket >= 0;
 }
 
 /* Returns whether anything went out. */
@@ -531,7 +596,7 @@ static bool channel_write(struct vm *vm)
 
 void vm_pump_later(struct vm *vm)
 {
-	if (vm->state != VM_ENDING)
+	if (vm->state != VM_ENDING && vm->state != VM_SUSPENDED)
 		evloop_defer(vm->pool->loop, &vm->pump);
 }
 
@@ -540,7 +605,7 @@ static void vm_pump(struct deferred *deferred)
 	struct vm *vm = list_entry(deferred, struct vm, pump);
 	struct exec *exec;
 
-	if (vm->state == VM_ENDING)
+	if (vm->socket < 0)
 		return;
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_pump(exec);
@@ -564,6 +629,15 @@ static void on_channel(struct watch *watch, uint32_t events)
 
 /* ---- The process ---- */
 
+/* That of a suspended one, or of one that did not come back, is what was waited for. */
+static void process_ended(struct vm *vm, const char *reason)
+{
+	if (vm->state != VM_SUSPENDED)
+		vm_fail(vm, "vmm", reason);
+	if (vm->state == VM_SUSPENDED)
+		suspend_process_gone(vm);
+}
+
 void vm_process_known(struct vm *vm, pid_t pid, int error, const char *reason)
 {
 	if (pid == 0) {
@@ -571,7 +645,7 @@ void vm_process_known(struct vm *vm, pid_t pid, int error, const char *reason)
 		/* The host's trouble, unless it was there and is gone. */
 		if (error != ESRCH)
 			vm->error = EIO;
-		vm_end(vm, "vmm", reason);
+		process_ended(vm, reason);
 	} else {
 		vm->process = VM_PROCESS_RUNS;
 		vm->pid = pid;
@@ -586,13 +660,13 @@ void vm_process_gone(struct vm *vm, int status)
 {
 	char text[POOL_REASON_MAX] = "the VMM died without a word; dmesg may say why";
 
-	while (vm->state != VM_ENDING && channel_read(vm))
+	while (vm->socket >= 0 && channel_read(vm))
 		;
 	vm->process = VM_PROCESS_NONE;
 	if (status >= 0 && WIFSIGNALED(status))
 		snprintf(text, sizeof(text), "the VMM died by signal %d (%s); dmesg may say why",
 			 WTERMSIG(status), strsignal(WTERMSIG(status)));
-	vm_end(vm, "vmm", text);
+	process_ended(vm, text);
 	vm_reap_later(vm);
 }
 
@@ -600,7 +674,7 @@ void vm_wait_ready(struct vm *vm, struct waiter *waiter)
 {
 	struct err err = ERR_INIT;
 
-	if (vm->state == VM_STARTING) {
+	if (vm->state == VM_STARTING || vm->state == VM_SUSPENDED) {
 		list_add_tail(&vm->waiters, &waiter->link);
 		return;
 	}
@@ -610,6 +684,13 @@ void vm_wait_ready(struct vm *vm, struct waiter *waiter)
 }
 
 /* ---- For request.c ---- */
+
+/* For a start out of the disk: what lies at its path may be another image by then. */
+static int image_keep(struct vm *vm, int fd)
+{
+	vm->image_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return fd >= 0 && vm->image_fd < 0 ? -errno : 0;
+}
 
 struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socket,
 			struct err *err)
@@ -621,10 +702,15 @@ struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socke
 		return NULL;
 	}
 	vm->restored = true;
-	if (vm_begin(vm, o, socket, err) < 0) {
+	vm->socket = socket;
+	/* Of a template's zygote it is the template that has the image. */
+	if ((!vm->template && image_keep(vm, vm_image(parent)) < 0) ||
+	    watch_add(vm->pool->loop, &vm->channel, socket, EPOLLIN) < 0) {
+		err_set(err, EMFILE, "cannot watch a VM");
 		vm_free(vm);
 		return NULL;
 	}
+	vm_begin(vm, o);
 	return vm;
 }
 

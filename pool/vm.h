@@ -10,6 +10,16 @@ void vm_end(struct vm *vm, const char *cause, const char *reason);
 /* Frees an ended one when nothing is left to wait for. */
 void vm_reap_later(struct vm *vm);
 
+/* Asks for a process, from these snapshots if there are any; flags of SPAWN. */
+int vm_process_begin(struct vm *vm, uint32_t flags, const int *snapshots, unsigned int count,
+		     struct err *err);
+/* Without a process: the socket is closed, and what there is of it killed. */
+void vm_process_drop(struct vm *vm);
+void vm_memory_count(struct vm *vm, bool counted);
+/* Its root image, for another VM of the kind; -1: none. */
+int vm_image(const struct vm *vm);
+int request_pause(struct vm *vm, bool pause, struct waiter *waiter, struct err *err);
+
 /* A VM that a fork is about to make; socket is taken in every case. NULL with err set. */
 struct vm *vm_child_new(struct vm *parent, const struct vm_options *options, int socket,
 			struct err *err);
@@ -34,6 +44,21 @@ bool request_due(const struct vm *vm);
 /* Answers. Return NULL or why they are wrong. */
 const char *request_saved(struct vm *vm, const struct frame *frame);
 const char *request_forked(struct vm *vm, const struct frame *frame);
+const char *request_paused(struct vm *vm, const struct frame *frame);
 void request_drop_all(struct vm *vm, const struct err *err);
+
+/* ---- suspend.c ---- */
+
+bool suspend_is_saving(const struct vm *vm);
+/* What a daemon that was killed in the wrong instant left in the store. */
+void suspend_store_clean(int store);
+/* A start out of the disk came to nothing. Returns whether the VM stays there. */
+bool suspend_wake_failed(struct vm *vm, const char *reason);
+/* The process of a suspended one is gone. */
+void suspend_process_gone(struct vm *vm);
+/* It is READY again. */
+void suspend_woken(struct vm *vm);
+/* It ends: those who wait are told. */
+void suspend_drop(struct vm *vm, const struct err *err);
 
 #endif

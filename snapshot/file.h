@@ -90,6 +90,10 @@ void snapshot_step(const struct snapshot *snapshot, uint64_t chunks);
 int snapshot_open(struct snapshot *ret, int fd, struct err *err);
 void snapshot_close(struct snapshot *snapshot);
 
+/* Reads and checks the first page only, which says which snapshot the file is if the rest is
+ * whole. Returns 0 or -errno. */
+int snapshot_peek(int fd, struct snapshot_id *ret_id, struct err *err);
+
 /* Checks every held page against the digests, and that all else up to the file's end is zero.
  * Moves the file's offset. */
 int snapshot_verify(const struct snapshot *snapshot, struct err *err);

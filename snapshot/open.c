@@ -282,6 +282,17 @@ int snapshot_open(struct snapshot *ret, int fd, struct err *err)
 	return 0;
 }
 
+int snapshot_peek(int fd, struct snapshot_id *ret_id, struct err *err)
+{
+	struct header header;
+	uint64_t size;
+	int r = header_read(fd, &size, &header, err);
+
+	if (r == 0)
+		memcpy(ret_id->digest, header.id, SNAPSHOT_DIGEST);
+	return r;
+}
+
 void snapshot_close(struct snapshot *snapshot)
 {
 	snapshot_state_done(&snapshot->state);

@@ -13,8 +13,9 @@ HEAD = struct.Struct('<IHHII')
 (STARTED, FAILED, STDOUT, STDERR, EXIT, LOG, ERROR, REPORT, RUNNING) = range(3, 12)
 (RESUME, EXEC, STDIN, SIGNAL, RESIZE, SHUTDOWN, REPORT_GET) = range(32, 39)
 CREDIT = 64
-VM_BOOTED, VM_END, VM_CONSOLE, VM_LOG, VM_SAVED, VM_FORKED = range(128, 134)
-VM_SAVE, VM_FORK = 160, 161
+(VM_BOOTED, VM_END, VM_CONSOLE, VM_LOG, VM_SAVED, VM_FORKED, VM_PAUSED,
+ VM_CONTINUED) = range(128, 136)
+VM_SAVE, VM_FORK, VM_PAUSE, VM_CONTINUE = range(160, 164)
 EXEC_TTY, EXEC_STDIN = 1, 2
 SAVE_TRACK, SAVE_INCREMENTAL = 1, 2
 PATIENCE = 60 * float(os.environ.get('CASEMATE_TIME_SCALE', '1'))
@@ -140,6 +141,15 @@ class Vm:
         if error:
             raise OSError(error, answer[48:].decode())
         return answer[16:48], pause
+
+    def stand(self, kind):
+        """VM_PAUSE or VM_CONTINUE. Returns nanoseconds: until it stood, or since then."""
+        self.send(kind)
+        _, _, answer, _ = self.wait(VM_PAUSED if kind == VM_PAUSE else VM_CONTINUED)
+        error, _, pause = struct.unpack_from('<IIQ', answer)
+        if error:
+            raise OSError(error, answer[16:].decode())
+        return pause
 
     def close(self):
         self.sock.close()

@@ -205,7 +205,7 @@ int relay_guest_frame(void *arg, const struct frame *frame, const char **ret_why
 /* A frame for the VMM with its descriptors. */
 static void client_request(struct relay *relay, const struct frame *frame)
 {
-	struct cm_vm_fork fork = { .count = 1 };
+	struct cm_vm_fork fork = { .count = frame->head.type == CM_F_VM_SAVE };
 	int fds[CM_VM_FORK_MAX];
 
 	if (frame->head.type == CM_F_VM_FORK)
@@ -217,12 +217,12 @@ static void client_request(struct relay *relay, const struct frame *frame)
 	memcpy(fds, relay->fds, fork.count * sizeof(fds[0]));
 	relay->fd_count -= fork.count;
 	memmove(relay->fds, relay->fds + fork.count, relay->fd_count * sizeof(fds[0]));
-	relay->request(relay->arg, frame, fds);
+	relay->request(relay->arg, frame, fds, fork.count);
 }
 
 static void client_frame(struct relay *relay, const struct frame *frame)
 {
-	if (frame->head.type == CM_F_VM_SAVE || frame->head.type == CM_F_VM_FORK)
+	if (frame->head.type >= CM_F_VM_SAVE && frame->head.type <= CM_F_VM_CONTINUE)
 		client_request(relay, frame);
 	else if (relay->state == RELAY_HELD)
 		client_broke(relay, "a frame for a guest that does not run");

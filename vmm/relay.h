@@ -9,8 +9,8 @@
  * After a restore or in a forked VM there is no HELLO: RESUME goes out behind what was on its
  * way to the guest, and frames of execs may come before RESUMED (abi/channel.h).
  *
- * Frames for the VMM itself (VM_SAVE, VM_FORK) go to request(), with the descriptors that
- * came with them.
+ * Frames for the VMM itself (VM_SAVE, VM_FORK, VM_PAUSE, VM_CONTINUE) go to request(), with
+ * the descriptors that came with them.
  *
  * Both directions are bounded: the client is read only while the port has room for a frame,
  * guest buffers are taken only while the client's queue has. A slow client stalls the guest.
@@ -45,8 +45,9 @@ struct relay {
 	bool restored;
 	bool resume_due;		/* RESUME is to be sent, once there is room */
 	void (*booted)(void *arg);	/* RESUMED was right; sends VM_BOOTED */
-	/* A frame for the VMM. fds are then the callee's: as many as the frame names. */
-	void (*request)(void *arg, const struct frame *frame, const int *fds);
+	/* A frame for the VMM. fds are then the callee's: as many as the frame wants. */
+	void (*request)(void *arg, const struct frame *frame, const int *fds,
+			unsigned int count);
 	void *arg;
 
 	struct buf to_client;

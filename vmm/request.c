@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saving and forking a VM: VM_SAVE and VM_FORK of abi/channel.h.
+ * Saving and forking a VM: VM_SAVE and VM_FORK of abi/channel.h; VM_PAUSE and VM_CONTINUE come
+ * this way, too (pause.c). Of a paused VM the vCPU stands already, and stays so.
  *
  * Both stop the vCPU, copy what is not memory into a struct snapshot_state, and fork(2); the
  * memory is the child's by copy-on-write, and the vCPU goes on at once. So the pause is the
@@ -70,6 +71,19 @@ static void answer_fork(struct vm *vm, const struct vm_request *q, unsigned int 
 	relay_send(&vm->relay, CM_F_VM_FORKED, &frame, sizeof(frame.forked) + len);
 }
 
+static void answer_pause(struct vm *vm, const struct vm_request *q)
+{
+	struct {
+		struct cm_vm_paused paused;
+		char text[ERR_TEXT_MAX];
+	} frame = { .paused = { .error = (uint32_t)-q->err.code, .pause_ns = q->pause_ns } };
+	size_t len = strlen(q->err.text);
+
+	memcpy(frame.text, q->err.text, len);
+	relay_send(&vm->relay, q->kind == REQUEST_PAUSE ? CM_F_VM_PAUSED : CM_F_VM_CONTINUED,
+		   &frame, sizeof(frame.paused) + len);
+}
+
 /* The snapshot is whole: what comes next builds on it. Or it is not: the changes that it
  * would have had are still to be saved. */
 static void changes_settle(struct vm *vm)
@@ -90,15 +104,22 @@ static void changes_settle(struct vm *vm)
 }
 
 /* An answer always has room: the relay keeps that much for the VMM's own frames. */
+static void answer_send(struct vm *vm, const struct vm_request *q, unsigned int count)
+{
+	if (q->kind == REQUEST_SAVE)
+		answer_save(vm, q);
+	else if (q->kind == REQUEST_FORK)
+		answer_fork(vm, q, count);
+	else
+		answer_pause(vm, q);
+}
+
 static void request_answer(struct vm *vm, unsigned int count)
 {
 	struct vm_request *q = &vm->request;
 
 	changes_settle(vm);
-	if (q->kind == REQUEST_SAVE)
-		answer_save(vm, q);
-	else
-		answer_fork(vm, q, count);
+	answer_send(vm, q, count);
 	fds_close(q);
 	q->reports = fd_close(q->reports);
 	q->kind = REQUEST_NONE;
@@ -198,8 +219,12 @@ static void on_report(struct loop_op *op, int result)
 static int machine_save(const struct vm *vm, struct saved_machine *m, struct err *err)
 {
 	const char *path = vm->options->image_path;
-	int r = kvm_read_tsc(&vm->kvm, &m->tsc, err);
+	int r = 0;
 
+	if (vm->paused)
+		m->tsc = vm->clock.tsc;
+	else
+		r = kvm_read_tsc(&vm->kvm, &m->tsc, err);
 	if (r < 0)
 		return r;
 	m->memory_size = memory_ram_size(&vm->memory);
@@ -284,7 +309,7 @@ static void request_perform(struct vm *vm)
 	else if (state == &vm->held ||
 		 (state_take(vm, &taken, &q->err) == 0 && changes_take(vm) == 0))
 		made = children_make(vm, state, pipe_fds[1]);
-	if (!vm->options->hold)
+	if (!vm->options->hold && !vm->paused)
 		vcpu_resume(vm);
 	q->pause_ns = time_monotonic_ns() - q->stop_ns;
 	snapshot_state_done(&taken);
@@ -311,52 +336,85 @@ void request_step(struct vm *vm)
 	if (!vm->options->hold && !atomic_load(&vm->vcpu.paused))
 		return;
 	q->stopping = false;
-	request_perform(vm);
+	if (q->kind != REQUEST_PAUSE) {
+		request_perform(vm);
+		return;
+	}
+	vm_pause(vm, &q->err);
+	q->pause_ns = time_monotonic_ns() - q->stop_ns;
+	request_answer(vm, 0);
 }
 
-/* Why this request cannot be begun, or NULL. */
-static const char *refusal(const struct vm *vm, bool save, uint16_t flags)
+/* Why this request cannot be begun. Returns 0, or -errno with err set. */
+static int refuse(const struct vm *vm, const struct vm_request *q, struct err *err)
 {
+	bool save = q->kind == REQUEST_SAVE;
+
 	if (vm->request.kind != REQUEST_NONE)
-		return "the VM is being saved or forked already; ask again when that is over";
+		return err_set(err, EBUSY, "the VM is being saved or forked already; ask again "
+			       "when that is over");
+	if (!save && q->kind != REQUEST_FORK)
+		return vm->options->hold ? err_set(err, ESTALE, "a held VM does not run") : 0;
 	if (!vm->options->snapshots)
-		return "this VM was started without --snapshots: it cannot be saved or forked";
-	if (flags & CM_SAVE_INCREMENTAL && !vm->based)
-		return "there is no snapshot that this one could build on: changes were not "
-		       "tracked";
+		return err_set(err, EBUSY, "this VM was started without --snapshots: it cannot "
+			       "be saved or forked");
+	if (q->flags & CM_SAVE_INCREMENTAL && !vm->based)
+		return err_set(err, ENODATA, "there is no snapshot that this one could build on: "
+			       "changes were not tracked");
 	if (save && vm->options->hold)
-		return "a held VM has nothing to save that its snapshot does not have";
-	return NULL;
+		return err_set(err, EBUSY, "a held VM has nothing to save that its snapshot does "
+			       "not have");
+	return 0;
 }
 
-void request_begin(void *arg, const struct frame *frame, const int *fds)
+static enum vm_request_kind request_kind(uint16_t type)
+{
+	switch (type) {
+	case CM_F_VM_SAVE:
+		return REQUEST_SAVE;
+	case CM_F_VM_FORK:
+		return REQUEST_FORK;
+	case CM_F_VM_PAUSE:
+		return REQUEST_PAUSE;
+	default:
+		return REQUEST_CONTINUE;
+	}
+}
+
+/* What needs the vCPU to stand is done in request_step(), once it does. */
+static void request_start(struct vm *vm)
+{
+	struct vm_request *q = &vm->request;
+	bool stands = vm->options->hold || vm->paused;
+
+	if (q->kind != REQUEST_CONTINUE) {
+		if (!stands)
+			vcpu_pause(vm);
+		return;
+	}
+	q->stopping = false;
+	if (vm->paused)
+		q->pause_ns = time_monotonic_ns() - vm->paused_ns;
+	vm_continue(vm, &q->err);
+	request_answer(vm, 0);
+}
+
+void request_begin(void *arg, const struct frame *frame, const int *fds, unsigned int count)
 {
 	struct vm *vm = arg;
-	bool save = frame->head.type == CM_F_VM_SAVE;
-	const char *why = refusal(vm, save, frame->head.flags);
-	struct vm_request q = { .kind = save ? REQUEST_SAVE : REQUEST_FORK, .count = 1,
+	struct vm_request q = { .kind = request_kind(frame->head.type), .count = count,
 				.flags = frame->head.flags,
 				.reports = -1, .err = ERR_INIT,
 				.stop_ns = time_monotonic_ns(), .stopping = true };
-	struct cm_vm_fork fork_request;
 
-	if (!save) {
-		memcpy(&fork_request, frame->payload, sizeof(fork_request));
-		q.count = fork_request.count;
-	}
-	memcpy(q.fds, fds, q.count * sizeof(fds[0]));
-	if (why) {
-		err_set(&q.err, EBUSY, "%s", why);
-		if (save)
-			answer_save(vm, &q);
-		else
-			answer_fork(vm, &q, 0);
+	memcpy(q.fds, fds, count * sizeof(fds[0]));
+	if (refuse(vm, &q, &q.err) < 0) {
+		answer_send(vm, &q, 0);
 		fds_close(&q);
 		return;
 	}
 	vm->request = q;
-	if (!vm->options->hold)
-		vcpu_pause(vm);
+	request_start(vm);
 }
 
 void request_done(struct vm *vm)

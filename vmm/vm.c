@@ -126,7 +126,7 @@ static void on_event(struct loop_op *op, int result)
 
 static void console_pump_step(struct vm *vm)
 {
-	int r = console_pump(&vm->console);
+	int r = vm->paused ? 0 : console_pump(&vm->console);
 
 	if (r > 0)
 		vm_wake(vm);
@@ -562,6 +562,24 @@ static int clock_start(struct vm *vm, struct err *err)
 	return r < 0 ? r : clock_write(&vm->memory, &vm->clock, err);
 }
 
+/* The guest's clocks and perhaps its rings are not as it left them: it looks at both. */
+static int restored_wake(const struct vm *vm)
+{
+	int r = kvm_signal_vector(&vm->kvm, CM_VEC_TIMER);
+
+	return r < 0 ? r : kvm_signal_vector(&vm->kvm, CM_VEC_VIRTIO(CONSOLE_DEVICE));
+}
+
+int vm_clock_go_on(struct vm *vm, struct err *err)
+{
+	int r = clock_start(vm, err);
+
+	if (r < 0)
+		return r;
+	r = restored_wake(vm);
+	return r < 0 ? err_set_errno(err, r, "KVM cannot raise an interrupt") : 0;
+}
+
 static int events_start(struct vm *vm)
 {
 	int r = loop_read_event(&vm->loop, &vm->wake, vm->wake_fd);
@@ -573,14 +591,6 @@ static int events_start(struct vm *vm)
 	if (r == 0)
 		r = relay_start(&vm->relay);
 	return r;
-}
-
-/* The guest's clocks and perhaps its rings are not as it left them: it looks at both. */
-static int restored_wake(const struct vm *vm)
-{
-	int r = kvm_signal_vector(&vm->kvm, CM_VEC_TIMER);
-
-	return r < 0 ? r : kvm_signal_vector(&vm->kvm, CM_VEC_VIRTIO(CONSOLE_DEVICE));
 }
 
 int vm_start(struct vm *vm, bool jailed, struct err *err)

@@ -81,7 +81,8 @@ struct vcpu {
 	atomic_bool exited;	/* set by the vCPU thread as its last act */
 };
 
-enum vm_request_kind { REQUEST_NONE, REQUEST_SAVE, REQUEST_FORK };
+enum vm_request_kind { REQUEST_NONE, REQUEST_SAVE, REQUEST_FORK, REQUEST_PAUSE,
+		       REQUEST_CONTINUE };
 
 /* What a child tells its parent, in one write to the pipe. */
 struct child_report {
@@ -91,7 +92,7 @@ struct child_report {
 	char text[ERR_TEXT_MAX];
 };
 
-/* VM_SAVE or VM_FORK under way; one at a time. */
+/* VM_SAVE, VM_FORK or VM_PAUSE under way; one at a time. */
 struct vm_request {
 	enum vm_request_kind kind;
 	uint16_t flags;			/* of VM_SAVE */
@@ -121,7 +122,9 @@ struct vm {
 	struct console console;
 	struct relay relay;
 	struct vcpu vcpu;
-	struct clock_params clock;	/* as the page was written */
+	struct clock_params clock;	/* as the page was written, or when the VM was paused */
+	bool paused;			/* by VM_PAUSE: its memory does not change */
+	uint64_t paused_ns;		/* when; host's time */
 	uint8_t image_digest[SNAPSHOT_DIGEST];
 	uint8_t kernel_digest[SNAPSHOT_DIGEST];	/* of a restored VM; see vm_kernel_digest() */
 	struct snapshot_state held;	/* of a held VM */
@@ -154,6 +157,10 @@ int vm_kernel_digest(const struct vm *vm, uint8_t digest[SNAPSHOT_DIGEST]);
 /* Notes which pages change from now on; the vCPU is stopped. */
 int vm_track(struct vm *vm, struct err *err);
 
+/* The clocks of a stopped VM, written for it to go on at vm->clock.monotonic_ns, and an
+ * interrupt that makes it look at them. */
+int vm_clock_go_on(struct vm *vm, struct err *err);
+
 /* The two halves of vm_run(): up to the first instruction, and from there. */
 int vm_start(struct vm *vm, bool jailed, struct err *err);
 int vm_serve(struct vm *vm, struct err *err);
@@ -184,10 +191,17 @@ void vcpu_pause(struct vm *vm);
 void vcpu_resume(struct vm *vm);
 void vcpu_join(struct vm *vm);
 
+/* ---- pause.c ---- */
+
+/* The vCPU has stopped, or owes no stop: makes the VM paused, or lets it go on. Returns 0 or
+ * -errno with err, and then the VM runs as before (pause) or ends (go on). */
+int vm_pause(struct vm *vm, struct err *err);
+int vm_continue(struct vm *vm, struct err *err);
+
 /* ---- request.c ---- */
 
 /* For struct relay. */
-void request_begin(void *arg, const struct frame *frame, const int *fds);
+void request_begin(void *arg, const struct frame *frame, const int *fds, unsigned int count);
 /* Does what is due; part of vm_step(). */
 void request_step(struct vm *vm);
 void request_done(struct vm *vm);

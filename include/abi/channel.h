@@ -83,13 +83,30 @@ enum cm_frame_type {
 				 * VM_SAVE */
 	CM_F_VM_FORKED = 133,	/* struct cm_vm_forked, then text when it failed: answer to
 				 * VM_FORK */
+	CM_F_VM_PAUSED = 134,	/* struct cm_vm_paused, then text when it failed: answer to
+				 * VM_PAUSE */
+	CM_F_VM_CONTINUED = 135, /* likewise, to VM_CONTINUE */
 
 	/* the client to casemate-vmm only; id 0. Answered in order, one at a time */
 	CM_F_VM_SAVE = 160,	/* with one descriptor: an empty file to write a snapshot to;
 				 * flags CM_SAVE_... */
 	CM_F_VM_FORK = 161,	/* struct cm_vm_fork; with `count` descriptors: the stream
 				 * sockets of the children, each then spoken as this one */
+	CM_F_VM_PAUSE = 162,	/* stand still; see below */
+	CM_F_VM_CONTINUE = 163,	/* and go on */
 };
+
+/*
+ * A paused VM's vCPU stands between two instructions, and its memory does not change. Output
+ * that had left the guest comes before VM_PAUSED; what it had only queued comes after it goes
+ * on. It can be saved and forked; children run. When it goes on, its monotonic clock is where
+ * it stopped, the time of day is right and timers are looked at once; the generation stays,
+ * since there is still one of it. To pause one that is paused, or to let one go on that runs,
+ * changes nothing and is no error.
+ *
+ * Frames for the guest wait in order, VM_CONTINUE among them: behind more of them than the VMM
+ * holds (one of full size is always taken) it would wait for ever. So send none.
+ */
 
 struct cm_hello {
 	uint32_t version;	/* CM_CHANNEL_VERSION */
@@ -184,6 +201,12 @@ struct cm_vm_forked {
 	uint32_t count;		/* pids that follow are valid */
 	uint64_t pause_ns;
 	uint32_t pid[CM_VM_FORK_MAX];	/* in the VMM's PID namespace */
+};
+
+struct cm_vm_paused {
+	uint32_t error;		/* errno */
+	uint32_t reserved;
+	uint64_t pause_ns;	/* VM_PAUSED: until it stood; VM_CONTINUED: since then */
 };
 
 enum cm_vm_end_reason {

@@ -462,7 +462,7 @@ def case_daemon_killed(d):
     c.ask('create name=a')
 
 
-case_daemon_killed.ends = True
+case_daemon_killed.restarts = True
 
 
 def case_second_daemon(d):
@@ -691,7 +691,7 @@ def run(function):
     try:
         before = d.fds()
         function(d)
-        if d.process.poll() is None and not getattr(function, 'ends', False):
+        if d.process.poll() is None and not getattr(function, 'restarts', False):
             c = d.client()
             for t in c.ask('template list').items:
                 c.ask(f'template remove {t["template"]}')

@@ -11,9 +11,12 @@
  *   stubborn        ends by nothing              flood N      N bytes to stdout, credits kept
  *   greedy          ignores credits              crash        the VMM dies
  *   panic           VM_END with a reason         missing      does not start (ENOENT)
- *   err WORDS       to stderr
+ *   err WORDS       to stderr                    tick         a number each 20 ms while it is
+ *                                                            not paused, until a signal
  *
- * and of initd's own ls, stat and get, as a hostile guest would answer: see file_verb().
+ * and of initd's own ls, stat and get, as a hostile guest would answer: see file_verb(). A
+ * snapshot has the tasks in it, as bytes on their way to the guest: what is restored goes on
+ * with them.
  */
 #include <errno.h>
 #include <poll.h>
@@ -38,10 +41,11 @@ struct task {
 	bool has_stdin, builtin;
 	uint64_t left;		/* of flood */
 	uint32_t credit;
+	uint32_t number;	/* of tick */
 };
 
 static int channel;
-static bool hold, running;
+static bool hold, running, paused, based;
 static struct task tasks[TASKS];
 static int passed[CM_VM_FORK_MAX];
 static unsigned int passed_count;
@@ -240,6 +244,10 @@ static void booted(void)
 	}
 	fake_connect_announce();
 	put(CM_F_VM_BOOTED, 0, &b, sizeof(b));
+	for (int i = 0; i < TASKS; i++) {
+		if (tasks[i].id && tasks[i].left)
+			flood_step(&tasks[i]);
+	}
 }
 
 static void on_fork(const struct frame *f)
@@ -261,7 +269,7 @@ static void on_fork(const struct frame *f)
 					close(passed[j]);
 			}
 			passed_count = 0;
-			hold = false;
+			hold = paused = false;
 			frame_decoder_done(&decoder);
 			if (frame_decoder_init(&decoder, FRAME_CLIENT_TO_VMM) < 0)
 				_exit(1);
@@ -278,8 +286,9 @@ static void on_fork(const struct frame *f)
 }
 
 /* A true snapshot file, of a machine that never was: the daemon opens and verifies it. */
-static void on_save(void)
+static void on_save(uint16_t flags)
 {
+	static struct snapshot_id base;
 	static uint8_t memory[SNAPSHOT_CHUNK];
 	struct snapshot_source source = { .memory = memory, .size = sizeof(memory) };
 	struct snapshot_state state = { .machine.memory_size = sizeof(memory) };
@@ -289,7 +298,23 @@ static void on_save(void)
 
 	if (passed_count < 1)
 		_exit(1);
-	if (snapshot_write(passed[0], &state, &source, &id, &err) < 0)
+	snapshot_bytes_set(&state.console.to_guest, tasks, sizeof(tasks));
+	if (flags & CM_SAVE_INCREMENTAL && !based)
+		err_set(&err, ENODATA, "nothing was tracked");
+	else if (flags & CM_SAVE_INCREMENTAL) {
+		static uint64_t dirty[SNAPSHOT_CHUNK / SNAPSHOT_PAGE / 64];
+
+		source.dirty = dirty;
+		source.parent = &base;
+	}
+	if (err.code == 0)
+		snapshot_write(passed[0], &state, &source, &id, &err);
+	if (err.code == 0 && flags) {
+		base = id;
+		based = true;
+	}
+	snapshot_state_done(&state);
+	if (err.code)
 		saved.error = (uint32_t)-err.code;
 	memcpy(saved.id, id.digest, sizeof(saved.id));
 	close(passed[0]);
@@ -300,9 +325,13 @@ static void on_save(void)
 static void dispatch(const struct frame *f)
 {
 	struct task *t = f->head.id ? task_find(f->head.id) : NULL;
+	struct cm_vm_paused stood = { .error = 0 };
 	struct cm_credit credit;
 	uint32_t number;
 
+	/* A paused guest takes nothing, and a daemon sends it nothing. */
+	if (paused && f->head.type < CM_F_VM_SAVE)
+		_exit(1);
 	if (fake_connect_frame(f))
 		return;
 	switch (f->head.type) {
@@ -330,7 +359,12 @@ static void dispatch(const struct frame *f)
 		on_fork(f);
 		break;
 	case CM_F_VM_SAVE:
-		on_save();
+		on_save(f->head.flags);
+		break;
+	case CM_F_VM_PAUSE:
+	case CM_F_VM_CONTINUE:
+		paused = f->head.type == CM_F_VM_PAUSE;
+		put(paused ? CM_F_VM_PAUSED : CM_F_VM_CONTINUED, 0, &stood, sizeof(stood));
 		break;
 	case CM_F_SHUTDOWN:
 		end_put(CM_VM_POWEROFF, "");
@@ -338,6 +372,48 @@ static void dispatch(const struct frame *f)
 	default:
 		break;
 	}
+}
+
+/* The tasks of the last --restore-fd's snapshot. */
+static void tasks_load(int fd)
+{
+	static struct snapshot s;
+	struct err err = ERR_INIT;
+	const struct snapshot_bytes *saved = &s.state.console.to_guest;
+
+	if (snapshot_open(&s, fd, &err) < 0)
+		end_put(CM_VM_HOST_ERROR, "no snapshot");
+	if (saved->size == sizeof(tasks))
+		memcpy(tasks, saved->data, sizeof(tasks));
+	snapshot_close(&s);
+}
+
+static bool ticks(void)
+{
+	bool any = false;
+
+	for (int i = 0; i < TASKS && running && !paused; i++) {
+		char line[16];
+
+		if (!tasks[i].id || strcmp(tasks[i].name, "tick"))
+			continue;
+		any = true;
+		if (tasks[i].credit < sizeof(line))
+			continue;
+		snprintf(line, sizeof(line), "%u\n", tasks[i].number++);
+		tasks[i].credit -= (uint32_t)strlen(line);
+		put(CM_F_STDOUT, tasks[i].id, line, strlen(line));
+	}
+	return any;
+}
+
+/* Waits for frames, ticking meanwhile. */
+static void wait_ticking(void)
+{
+	struct pollfd p = { channel, POLLIN, 0 };
+
+	while (ticks() && poll(&p, 1, 20) == 0)
+		;
 }
 
 static ssize_t receive(void *bytes, size_t size)
@@ -364,6 +440,7 @@ int main(int argc, char **argv)
 {
 	static uint8_t bytes[65536];
 	char kernel[32] = "";
+	int restore = -1;
 
 	channel = 3;
 	for (int i = 1; i < argc; i++) {
@@ -372,6 +449,10 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[i], "--kernel-fd") && i + 1 < argc &&
 		    pread(atoi(argv[i + 1]), kernel, sizeof(kernel) - 1, 0) < 0)
 			return 1;
+		if (!strcmp(argv[i], "--track"))
+			based = true;
+		if (!strcmp(argv[i], "--restore-fd") && i + 1 < argc)
+			restore = atoi(argv[i + 1]);
 	}
 	signal(SIGCHLD, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);	/* a file that does not fit is an error */
@@ -384,11 +465,16 @@ int main(int argc, char **argv)
 		end_put(CM_VM_HOST_ERROR, "this kernel never starts");
 	if (!hold)
 		usleep((useconds_t)atoi(kernel) * 1000);
+	if (restore >= 0)
+		tasks_load(restore);
 	if (!hold)
 		booted();
 	for (;;) {
-		ssize_t n = receive(bytes, sizeof(bytes));
 		size_t at = 0;
+		ssize_t n;
+
+		wait_ticking();
+		n = receive(bytes, sizeof(bytes));
 
 		if (n <= 0)
 			return 0;

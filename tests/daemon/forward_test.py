@@ -450,7 +450,7 @@ def case_daemon_killed(d):
     assert talk(f'unix:{mine}', b'x') == b'x'
 
 
-case_daemon_killed.ends = True
+case_daemon_killed.restarts = True
 
 
 def case_operators(d):

@@ -42,8 +42,8 @@ has() {
 
 echo 1..20
 ask ''
-has 'every verb' run exec ls info top kill fork snapshot restore template pool events metrics \
-	stop doctor help image
+has 'every verb' run exec ls info top kill pause resume suspend fork snapshot restore template \
+	pool events metrics stop doctor help image
 ask ex
 is 'the beginning of a verb' exec
 ask help sn

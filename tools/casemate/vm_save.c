@@ -92,6 +92,8 @@ int cmd_vm_snapshot(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
 		{ "-o", "file=", 'p', "FILE", "where to save it" },
+		{ "--track", "track=", 'y', NULL, "note what changes from here on" },
+		{ "--incremental", "incremental=", 'y', NULL, "only what changed since" },
 		{ "--quiet", "", 'y', NULL, "no progress on a terminal" },
 		OPTION_SOCKET, OPTIONS_END,
 	};

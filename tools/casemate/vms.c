@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs that ask casemated: exec, ls, info, kill, fork, restore, template, pool,
- * events, metrics, stop. Each turns its words into one request (docs/PROTOCOL.md), which the
- * daemon checks, and shows the answer. Options NAME VALUE of theirs are the protocol's
- * NAME=VALUE; tables say which there are.
+ * The verbs that ask casemated: exec, ls, info, kill, pause, resume, suspend, fork, restore,
+ * template, pool, events, metrics, stop. Each turns its words into one request
+ * (docs/PROTOCOL.md), which the daemon checks, and shows the answer. Options NAME VALUE of
+ * theirs are the protocol's NAME=VALUE; tables say which there are.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@
 #define OPTION_LABEL	{ "--label", "label=", 'v', "TEXT", "a label, shown by ls" }
 #define OPTION_TTL	{ "--ttl", "ttl=", 'v', "TIME", "it ends after TIME (ms, s, m, h)" }
 #define OPTION_IDLE	{ "--idle", "idle=", 'v', "TIME", "it ends when nothing ran for TIME" }
+#define OPTION_IDLE_ACTION	{ "--idle-action", "idle-action=", 'v', "ACTION", \
+				  "what then: end or suspend" }
 #define OPTION_IMAGE	{ "--image", "image=", 'p', "FILE", "its root image, if it has moved" }
 
 static int end(struct casemate *c, int status)
@@ -110,7 +112,7 @@ static void answer_show(const struct casemate *c)
 	for (size_t n = 0; (word = casemate_word(c, n)); n++) {
 		size_t name = strcspn(word, "=");
 
-		printf("%-10.*s ", (int)name, word);
+		printf("%-13.*s ", (int)name, word);
 		if (word[name])
 			utf8_print_clean(stdout, word + name + 1, strlen(word + name + 1));
 		putchar('\n');
@@ -143,30 +145,53 @@ int cmd_info(int argc, char **argv)
 	return end(c, status);
 }
 
-/* ---- kill, fork, restore ---- */
+/* ---- kill, pause, resume, suspend ---- */
 
-int cmd_kill(int argc, char **argv)
+/* The same for each of the names. */
+static int for_each_name(int argc, char **argv, const char *verb, const char *usage)
 {
 	static const struct option_rule rules[] = { OPTION_SOCKET, OPTIONS_END };
 	static struct words w;
 	struct casemate *c;
 	int status;
 
-	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false, "kill [options] NAME...", &c,
-			 &status))
+	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false, usage, &c, &status))
 		return status;
 	for (unsigned int i = 0; i < w.rest_count; i++) {
-		int one = words_ask(c, &w, "kill", w.rest[i], NULL);
+		int one = words_ask(c, &w, verb, w.rest[i], NULL);
 
 		status = one ? one : status;
 	}
 	return end(c, status);
 }
 
+int cmd_kill(int argc, char **argv)
+{
+	return for_each_name(argc, argv, "kill", "kill [options] NAME...");
+}
+
+int cmd_pause(int argc, char **argv)
+{
+	return for_each_name(argc, argv, "pause", "pause [options] NAME...");
+}
+
+int cmd_resume(int argc, char **argv)
+{
+	return for_each_name(argc, argv, "resume", "resume [options] NAME...");
+}
+
+int cmd_suspend(int argc, char **argv)
+{
+	return for_each_name(argc, argv, "suspend", "suspend [options] NAME...");
+}
+
+/* ---- fork, restore ---- */
+
 int cmd_fork(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
-		OPTION_LABEL, OPTION_TTL, OPTION_IDLE, OPTION_SOCKET, OPTIONS_END,
+		OPTION_LABEL, OPTION_TTL, OPTION_IDLE, OPTION_IDLE_ACTION, OPTION_SOCKET,
+		OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
@@ -187,7 +212,9 @@ int cmd_restore(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
 		{ "--keep", "name=", 'v', "NAME", "its name; without, a number" }, OPTION_IMAGE,
-		OPTION_LABEL, OPTION_TTL, OPTION_IDLE, OPTION_SOCKET, OPTIONS_END,
+		OPTION_LABEL, OPTION_TTL, OPTION_IDLE, OPTION_IDLE_ACTION,
+		{ "--track", "track=", 'y', NULL, "increments may build on FILE" },
+		OPTION_SOCKET, OPTIONS_END,
 	};
 	static struct words w;
 	struct casemate *c;
@@ -284,7 +311,7 @@ int cmd_pool(int argc, char **argv)
 	int status;
 
 	if (!words_begin(&w, rules, argc, argv, 1, 3, false, "pool status [--json] | pool set "
-			 "[--max N] TEMPLATE TARGET", &c, &status))
+			 "[--max N] TEMPLATE TARGET | pool memory SIZE", &c, &status))
 		return status;
 	if (w.rest_count == 1 && !strcmp(w.rest[0], "status")) {
 		status = words_ask(c, &w, "pool", "status", NULL);
@@ -296,8 +323,12 @@ int cmd_pool(int argc, char **argv)
 		status = words_add(&w, "target=", w.rest[2]);
 		if (status == 0)
 			status = words_ask(c, &w, "pool", "set", w.rest[1]);
+	} else if (w.rest_count == 2 && !strcmp(w.rest[0], "memory")) {
+		status = words_add(&w, "memory=", w.rest[1]);
+		if (status == 0)
+			status = words_ask(c, &w, "pool", "set", NULL);
 	} else {
-		status = casemate_fail("pool status, or set? See casemate pool --help");
+		status = casemate_fail("pool status, set or memory? See casemate pool --help");
 	}
 	return end(c, status);
 }

@@ -21,7 +21,7 @@
 #define ENGINE_STORE_FD		(LAUNCH_FDS + 2)
 
 struct options {
-	const char *socket, *state, *group, *user;
+	const char *socket, *state, *store, *group, *user;
 	const char *vmm, *kernel, *initd, *image;
 	struct pool_limits limits;
 	uint32_t uid_base, uid_count;	/* of VMs */

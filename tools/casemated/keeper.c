@@ -291,14 +291,17 @@ static int state_begin(struct keeper *k, struct err *err)
 	return left < 0 ? left : 0;
 }
 
-/* STATE/engine: what the engine keeps for the next one, and what it puts on the disk. */
+/* --store, or STATE/engine: what the engine keeps for the next one, and what it puts on the
+ * disk. */
 static int store_open(struct keeper *k, struct err *err)
 {
 	const struct launch_jail *jail = &k->parent.engine.jail;
+	const char *store = k->options->store;
 	char path[PATH_MAX];
 	int r;
 
-	if (snprintf(path, sizeof(path), "%s/engine", k->state) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s%s", store ? store : k->state,
+		     store ? "" : "/engine") >= (int)sizeof(path))
 		return err_set(err, ENAMETOOLONG, "the state directory's path is too long");
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_set_errno(err, errno, "cannot make the directory %s", path);

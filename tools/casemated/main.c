@@ -21,6 +21,7 @@
 static const struct option known[] = {
 	{ "socket", required_argument, NULL, 's' },
 	{ "state", required_argument, NULL, 'S' },
+	{ "store", required_argument, NULL, 'T' },
 	{ "group", required_argument, NULL, 'g' },
 	{ "session", no_argument, NULL, 'x' },
 	{ "session-idle", required_argument, NULL, 'X' },
@@ -32,6 +33,8 @@ static const struct option known[] = {
 	{ "max-vms", required_argument, NULL, 'n' },
 	{ "max-mem", required_argument, NULL, 'm' },
 	{ "max-execs", required_argument, NULL, 'e' },
+	{ "max-stored", required_argument, NULL, 'd' },
+	{ "pool-memory", required_argument, NULL, 'p' },
 	{ "total-vms", required_argument, NULL, 'N' },
 	{ "total-mem", required_argument, NULL, 'M' },
 	{ "user", required_argument, NULL, 'u' },
@@ -49,12 +52,15 @@ static void usage(void)
 	     "                    /run/casemate/casemate.sock. systemd's sockets come first\n"
 	     "  --group NAME      members of this group may use the daemon as operators\n"
 	     "  --state DIR       record of processes; default: PATH.state\n"
+	     "  --store DIR       for suspended VMs, on a disk; default: the state directory\n"
 	     "  --image FILE      the default root image\n"
 	     "  --user NAME       of the engine, which speaks with clients and VMs, when started\n"
 	     "                    by root; default: casemate, if there is one\n"
 	     "  --vm-uids BASE:COUNT   users of VMs, likewise; default: 1879048192:65536;\n"
 	     "                    none: the daemon's own, and its root and network\n"
 	     "  --max-vms N, --max-mem SIZE, --max-execs N     limits for each user\n"
+	     "  --max-stored SIZE                              of suspended VMs, likewise\n"
+	     "  --pool-memory SIZE                             guest memory of all ready VMs\n"
 	     "  --total-vms N, --total-mem SIZE                limits for all together\n"
 	     "  --forward-any     let admins forward from other than loopback addresses\n"
 	     "  --session         end when there was no VM and no client for a while\n"
@@ -108,6 +114,7 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	switch (option) {
 	case 's': o->socket = optarg; break;
 	case 'S': o->state = optarg; break;
+	case 'T': o->store = optarg; break;
 	case 'g': o->group = optarg; break;
 	case 'x': o->session = true; break;
 	case 'X': r = value_time(optarg, VALUE_TIME_MAX, &o->session_idle_ns); break;
@@ -119,6 +126,8 @@ static int parse_one(struct options *o, int option, char **argv, struct err *err
 	case 'n': r = number_option(optarg, &o->limits.owner_vms); break;
 	case 'm': r = value_size(optarg, &o->limits.owner_memory); break;
 	case 'e': r = number_option(optarg, &o->limits.owner_execs); break;
+	case 'd': r = value_size(optarg, &o->limits.owner_stored); break;
+	case 'p': r = value_size(optarg, &o->limits.ready_memory); break;
 	case 'N': r = number_option(optarg, &o->limits.total_vms); break;
 	case 'M': r = value_size(optarg, &o->limits.total_memory); break;
 	case 'u': o->user = optarg; break;
