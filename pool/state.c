@@ -137,3 +137,21 @@ static int leftover_kill(int dir, const char *name)
 	poll(&p, 1, END_MS);
 	return 1;
 }
+
+int state_clean(const char *dir, struct err *err)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+	int count = 0;
+
+	if (!d)
+		return err_set_errno(err, errno, "cannot read the state directory %s", dir);
+	while ((entry = readdir(d))) {
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+			continue;
+		count += leftover_kill(dirfd(d), entry->d_name);
+		unlinkat(dirfd(d), entry->d_name, 0);
+	}
+	closedir(d);
+	return count;
+}

@@ -261,15 +261,17 @@ static void budget_take(struct template *t)
 
 	while (t->memory <= pool->limits.ready_memory && !budget_has(pool, t->memory)) {
 		struct template *from = NULL, *other;
+		struct vm *vm;
 
 		list_for_each(other, &pool->templates, struct template, link) {
 			if (other != t && other->ready > 1 &&
 			    (!from || other->ready * other->memory > from->ready * from->memory))
 				from = other;
 		}
-		if (!from)
+		vm = from ? ready_find(from) : NULL;
+		if (!vm)
 			return;
-		vm_kill(ready_find(from), "pool", NULL, "its place in the pools' memory goes to "
+		vm_kill(vm, "pool", NULL, "its place in the pools' memory goes to "
 			"%s", t->name);
 	}
 }

@@ -4,6 +4,7 @@
 # and pools, and that nothing is left. Each case has a daemon of its own, which the first verb
 # starts for the session.
 . "$(dirname "$0")/lib.sh"
+<<<<<<< HEAD
 
 # cm ARG...: the command; streams in $T/out and $T/err, status in $status.
 cm() {
@@ -31,6 +32,9 @@ stop() {
 keep() {
 	cm run "${image[@]}" --keep "$@"
 }
+=======
+. "$(dirname "$0")/kept.sh"
+>>>>>>> pause
 
 test_keep_and_exec() {
 	keep box -- sh -c 'echo kept >/tmp/file; echo out; echo err >&2; exit 3'
