@@ -59,7 +59,7 @@ def begin(d, target='unix:/echo', listen='tcp:0', options=''):
 
 
 def resident(d):
-    with open(f'/proc/{d.process.pid}/statm', encoding='ascii') as f:
+    with open(f'/proc/{d.engine()}/statm', encoding='ascii') as f:
         return int(f.read().split()[1]) * 4096
 
 
@@ -327,7 +327,7 @@ def case_idle_costs_nothing(d):
     time.sleep(0.3)
 
     def cpu():
-        with open(f'/proc/{d.process.pid}/stat', encoding='ascii') as f:
+        with open(f'/proc/{d.engine()}/stat', encoding='ascii') as f:
             words = f.read().rsplit(')', 1)[1].split()
         return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
     before = cpu()
@@ -451,6 +451,20 @@ def case_daemon_killed(d):
 
 
 case_daemon_killed.restarts = True
+
+
+def case_engine_killed(d):
+    """The same, of the engine alone."""
+    c = d.client()
+    c.ask('create name=a')
+    path = os.path.join(d.dir, 's')
+    c.ask(f'forward a unix:{path} unix:/echo')
+    os.kill(d.engine(), signal.SIGKILL)
+    c = d.client()
+    assert not os.path.exists(path), 'it is left'
+    c.ask('create name=a')
+    c.ask(f'forward a unix:{path} unix:/echo')
+    assert talk(f'unix:{path}', b'x') == b'x'
 
 
 def case_operators(d):
