@@ -123,10 +123,9 @@ def case_idle_while_paused(d):
 
 def store(d):
     """Descriptors of the daemon that are suspended VMs."""
-    base = f'/proc/{d.process.pid}/fd'
+    base = f'/proc/{d.engine()}/fd'
     return [f'{base}/{n}' for n in os.listdir(base)
-            if d.path + '.state/' in os.readlink(f'{base}/{n}') and
-            'lock' not in os.readlink(f'{base}/{n}')]
+            if d.path + '.state/engine/' in os.readlink(f'{base}/{n}')]
 
 
 def case_suspend(d):
@@ -138,7 +137,7 @@ def case_suspend(d):
     for times in range(1, 4):
         c.ask('suspend a')
         assert not d.vmms(), 'its process is there'
-        assert os.listdir(d.path + '.state') == ['lock'], 'a file has a name'
+        assert not os.listdir(d.path + '.state/engine'), 'a file has a name'
         assert len(store(d)) == 1
         item = c.ask('list').items[0]
         assert item['state'] == 'suspended' and int(item['stored']) > 0, item
@@ -308,13 +307,13 @@ def case_daemon_killed_with_suspended(d):
     for name in 'ab':
         c.ask(f'create name={name}')
         c.ask(f'suspend {name}')
-    left = d.path + '.state/suspend-XyZ123'
+    left = d.path + '.state/engine/suspend-XyZ123'
     with open(left, 'w', encoding='ascii') as f:
         f.write('of an instant')
     d.kill()
-    assert len(os.listdir(d.path + '.state')) == 2
+    assert len(os.listdir(d.path + '.state/engine')) == 1
     d.start()
-    assert os.listdir(d.path + '.state') == ['lock']
+    assert not os.listdir(d.path + '.state/engine')
     assert not d.client().ask('list').items
 
 

@@ -90,6 +90,9 @@ def case_json(d):
     t, = strictly(casemate(d, 'template', 'list', '--json'))
     assert t['template'] == '12' and t['target'] == 0 and t['held'] in (True, False)
     assert strictly(casemate(d, 'snapshot', 'inspect', path, '--json'))['kind'] == 'full'
+    c.ask('forward a tcp:127.0.0.1:0 tcp:80')
+    f, = strictly(casemate(d, 'forwards', '--json'))
+    assert (f['forward'], f['vm'], f['target'], f['accepted']) == (1, 'a', 'tcp:80', 0), f
     p = subprocess.Popen([CASEMATE, 'events', '--json', '--since', '0', '--socket', d.path],
                          stdout=subprocess.PIPE)
     events = [strictly(p.stdout.readline()) for _ in range(2)]

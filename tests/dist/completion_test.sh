@@ -40,7 +40,7 @@ has() {
 	is "$1" "${all:1:${#all}-2}"
 }
 
-echo 1..20
+echo 1..23
 ask ''
 has 'every verb' run exec ls info top kill pause resume suspend fork snapshot restore template \
 	pool events metrics stop doctor help image
@@ -99,6 +99,12 @@ ask kill box o
 is 'more names' other
 ask snapshot bo
 is 'names to be saved' 'bow box'
+ask cat bo
+is 'VMs of paths in them' 'bow: box:'
+ask cp sn
+is 'files to be copied' 'snap.1 snap.2'
+ask cat box : /e
+is 'nothing of what is in a VM' ''
 unset CASEMATE_SOCKET
 ask fork --socket "$(cat path)" 2 bo
 is 'names of the socket that is named' 'bow box'
