@@ -2,7 +2,7 @@
 /*
  * A VM's life, seen from the daemon: its process, its socket, its end.
  *
- * vm_end() is the one way out: it says why, tells everybody who waits, closes the socket and
+ * vm_end() is the one way out: it says why, tells everybody who waits, and
  * has the process killed. The object stays until the parent says that the process is gone, so
  * that "killed" means killed; vm_reap() then frees it, at the end of a turn of the loop.
  *
@@ -312,8 +312,10 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	err_set(&err, vm->error ? vm->error : ECONNRESET, "%s", vm->reason);
 	timer_set(pool->loop, &vm->timer, 0);
 	watch_remove(pool->loop, &vm->channel);
-	/* A forked VM whose process is not known yet ends for this. */
-	vm->socket = fd_close(vm->socket);
+	/* A forked VM whose process is not known yet ends for this. Another is killed, and not
+	 * to begin an orderly end before. */
+	if (vm->process == VM_PROCESS_NONE)
+		vm->socket = fd_close(vm->socket);
 	link_kill(vm);
 	pool->stats.vms_ended++;
 	pool->stats.vms_failed += failed;
