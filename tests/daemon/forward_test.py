@@ -59,7 +59,7 @@ def begin(d, target='unix:/echo', listen='tcp:0', options=''):
 
 
 def resident(d):
-    with open(f'/proc/{d.process.pid}/statm', encoding='ascii') as f:
+    with open(f'/proc/{d.engine()}/statm', encoding='ascii') as f:
         return int(f.read().split()[1]) * 4096
 
 
@@ -327,7 +327,7 @@ def case_idle_costs_nothing(d):
     time.sleep(0.3)
 
     def cpu():
-        with open(f'/proc/{d.process.pid}/stat', encoding='ascii') as f:
+        with open(f'/proc/{d.engine()}/stat', encoding='ascii') as f:
             words = f.read().rsplit(')', 1)[1].split()
         return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
     before = cpu()
