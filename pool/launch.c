@@ -22,6 +22,8 @@
 
 #define FDS_MAX		64
 #define STACK_SIZE	65536
+/* Nothing there returns, so a sanitizer's marks on the stack would stay for the next child. */
+#define ON_CHILD_STACK	__attribute__((no_sanitize("address")))
 
 enum step { STEP_FORK, STEP_FILES, STEP_NETWORK, STEP_ROOT, STEP_USER, STEP_LIMIT, STEP_PROGRAM };
 
@@ -33,12 +35,12 @@ static const char *const step_names[] = {
 };
 
 /* Out of the way of the numbers that descriptors get in the end. */
-static int raise_fd(int fd, const struct launch *l)
+ON_CHILD_STACK static int raise_fd(int fd, const struct launch *l)
 {
 	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LAUNCH_FDS + (int)l->fd_count);
 }
 
-static int signals_reset(void)
+ON_CHILD_STACK static int signals_reset(void)
 {
 	const int ignored[] = { SIGPIPE, SIGCHLD, SIGINT, SIGTERM };
 	sigset_t none;
@@ -50,7 +52,7 @@ static int signals_reset(void)
 }
 
 /* Raw calls: the C library's would tell the threads of a process that is not this one. */
-static int user_become(const struct launch_jail *j)
+ON_CHILD_STACK static int user_become(const struct launch_jail *j)
 {
 	if (syscall(SYS_setgroups, j->group_count, j->groups) < 0 ||
 	    syscall(SYS_setresgid, j->gid, j->gid, j->gid) < 0 ||
@@ -59,7 +61,7 @@ static int user_become(const struct launch_jail *j)
 	return 0;
 }
 
-static enum step child_confine(const struct launch_jail *j, pid_t parent)
+ON_CHILD_STACK static enum step child_confine(const struct launch_jail *j, pid_t parent)
 {
 	if (j->network >= 0 && setns(j->network, CLONE_NEWNET) < 0)
 		return STEP_NETWORK;
@@ -85,7 +87,7 @@ struct child {
 	int error;
 };
 
-static bool descriptors_raise(struct child *c)
+ON_CHILD_STACK static bool descriptors_raise(struct child *c)
 {
 	const struct launch *l = c->launch;
 	bool good = true;
@@ -106,7 +108,7 @@ static bool descriptors_raise(struct child *c)
 }
 
 /* Returns when it failed, or is through where there is no program. */
-static enum step child_steps(struct child *c)
+ON_CHILD_STACK static enum step child_steps(struct child *c)
 {
 	const struct launch *l = c->launch;
 	enum step step;
@@ -125,7 +127,7 @@ static enum step child_steps(struct child *c)
 	return STEP_PROGRAM;
 }
 
-static void child_main(struct child *c)
+ON_CHILD_STACK static void child_main(struct child *c)
 {
 	enum step step = child_steps(c);
 

@@ -2,7 +2,7 @@
 /*
  * A VM's life, seen from the daemon: its process, its socket, its end.
  *
- * vm_end() is the one way out: it says why, tells everybody who waits, closes the socket and
+ * vm_end() is the one way out: it says why, tells everybody who waits, and
  * has the process killed. The object stays until the parent says that the process is gone, so
  * that "killed" means killed; vm_reap() then frees it, at the end of a turn of the loop.
  *
@@ -223,7 +223,10 @@ int vm_process_begin(struct vm *vm, uint32_t flags, const int *snapshots, unsign
 void vm_process_drop(struct vm *vm)
 {
 	watch_remove(vm->pool->loop, &vm->channel);
-	vm->socket = fd_close(vm->socket);
+	/* A forked VM whose process is not known yet ends for this. Another is killed, and not
+	 * to begin an orderly end before. */
+	if (vm->process == VM_PROCESS_NONE)
+		vm->socket = fd_close(vm->socket);
 	link_kill(vm);
 }
 
@@ -364,7 +367,6 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	snprintf(vm->reason, sizeof(vm->reason), "%s", reason);
 	err_set(&err, vm->error ? vm->error : ECONNRESET, "%s", vm->reason);
 	timer_set(pool->loop, &vm->timer, 0);
-	/* A forked VM whose process is not known yet ends for its socket. */
 	vm_process_drop(vm);
 	pool->stats.vms_ended++;
 	pool->stats.vms_failed += failed;
@@ -543,6 +545,12 @@ static void channel_lost(struct vm *vm)
 		link_kill(vm);
 }
 
+/* What an ending or suspended one says is not heard. */
+static bool is_heard(const struct vm *vm)
+{
+	return vm->socket >= 0 && (vm->state == VM_STARTING || vm->state == VM_READY);
+}
+
 /* Returns whether there may be more. */
 static bool channel_read(struct vm *vm)
 {
@@ -556,7 +564,7 @@ static bool channel_read(struct vm *vm)
 		channel_lost(vm);
 		return false;
 	}
-	while (at < (size_t)n && vm->socket >= 0) {
+	while (at < (size_t)n && is_heard(vm)) {
 		struct frame frame;
 		size_t used;
 		int r = frame_decoder_feed(&vm->decoder, bytes + at, (size_t)n - at, &used,
@@ -634,8 +642,10 @@ static void process_ended(struct vm *vm, const char *reason)
 {
 	if (vm->state != VM_SUSPENDED)
 		vm_fail(vm, "vmm", reason);
-	if (vm->state == VM_SUSPENDED)
+	if (vm->state == VM_SUSPENDED) {
+		vm->socket = fd_close(vm->socket);
 		suspend_process_gone(vm);
+	}
 }
 
 void vm_process_known(struct vm *vm, pid_t pid, int error, const char *reason)
@@ -660,7 +670,7 @@ void vm_process_gone(struct vm *vm, int status)
 {
 	char text[POOL_REASON_MAX] = "the VMM died without a word; dmesg may say why";
 
-	while (vm->socket >= 0 && channel_read(vm))
+	while (is_heard(vm) && channel_read(vm))
 		;
 	vm->process = VM_PROCESS_NONE;
 	if (status >= 0 && WIFSIGNALED(status))

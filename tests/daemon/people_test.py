@@ -219,13 +219,14 @@ def case_top_interrupted(d):
     # The daemon does not answer: ^C ends it all the same.
     t = Terminal(d, 'top', '--interval', '100ms')
     t.wait_for(b'by cpu')
-    d.process.send_signal(signal.SIGSTOP)
+    engine = d.engine()
+    os.kill(engine, signal.SIGSTOP)
     try:
         time.sleep(0.5)
         t.type(b'q\x03')
         t.end(130)
     finally:
-        d.process.send_signal(signal.SIGCONT)
+        os.kill(engine, signal.SIGCONT)
     # The daemon is gone: it is said, on a terminal that is as it was.
     t = Terminal(d, 'top', '--interval', '100ms')
     t.wait_for(b'by cpu')
@@ -233,6 +234,7 @@ def case_top_interrupted(d):
     t.end(125)
     assert b'connection' in t.seen, t.seen
     c.close()
+    d.process.wait(20 * SCALE)
 
 
 def case_top_on_a_poor_terminal(d):
