@@ -71,7 +71,7 @@ LIBC = {
     'eventfd2': 'eventfd', 'signalfd4': 'signalfd',
 }
 # Not of the guest kernel.
-HOST_TESTS = ('image', 'initd', 'kvm', 'lint', 'rehearsal', 'fuzz', 'snapshot')
+HOST_TESTS = ('daemon', 'image', 'initd', 'kvm', 'lint', 'rehearsal', 'fuzz', 'snapshot')
 
 Call = collections.namedtuple('Call', 'number name state where notes words tests')
 

@@ -209,7 +209,7 @@ def case_malformed_messages(d):
             (message(SPAWN, **good), 0, 'descriptors'),
             (message(SPAWN, **good), 39, 'descriptors'),
             (message(SPAWN, count=33, **good), 34, 'snapshots'),
-            (message(SPAWN, flags=4, **good), 1, 'flag'),
+            (message(SPAWN, flags=8, **good), 1, 'flag'),
             (message(SPAWN, flags=2, **good), 1, 'held'),
             (message(SPAWN, ident=7, memory=1 << 60), 1, 'memory'),
             (message(SPAWN, text=b'/etc/passwd', **good), 1, 'field'),
