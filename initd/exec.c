@@ -34,11 +34,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+#include "abi/guestctl.h"
 #include "initd/channel.h"
 #include "initd/exec.h"
 #include "initd/spawn.h"
@@ -256,6 +258,22 @@ const char *exec_frame_stdin(struct exec_table *t, const struct frame *f)
 
 /* ---- Signals, terminal size, credit ---- */
 
+/* All that the program has started, detached or not. False where the kernel has no such thing,
+ * or nothing is left. */
+static bool kill_tree(pid_t pid)
+{
+	char text[16];
+	int fd = open(CM_KILL_PATH, O_WRONLY | O_CLOEXEC), n = snprintf(text, sizeof(text), "%d",
+									(int)pid);
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = write(fd, text, (size_t)n) == n;
+	close(fd);
+	return done;
+}
+
 const char *exec_frame_signal(struct exec_table *t, const struct frame *f)
 {
 	uint32_t number = frame_u32(f->payload);
@@ -266,6 +284,8 @@ const char *exec_frame_signal(struct exec_table *t, const struct frame *f)
 		return "signal number out of range";
 	if (!e)
 		return why;
+	if (number == SIGKILL && kill_tree(e->pid))
+		return NULL;
 	/* After the exit the group may live on, and its number is not given away while it
 	 * does. ESRCH: it has just ended. */
 	kill(-e->pid, (int)number);

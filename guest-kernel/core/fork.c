@@ -198,6 +198,7 @@ static int process_inherit(struct process *p, struct task *t, const struct clone
 	}
 	p->pgid = from->pgid;
 	p->sid = from->sid;
+	p->job = from->pid == 1 ? p->pid : from->job;
 	memcpy(p->rlim, from->rlim, sizeof(p->rlim));
 	memcpy(p->comm, current->comm, sizeof(p->comm));
 	p->no_new_privs = from->no_new_privs;

@@ -400,6 +400,20 @@ int signal_send_pgrp(int pgid, int sig, const struct ksiginfo *info)
 	return ret;
 }
 
+int signal_kill_job(int job)
+{
+	struct process *p;
+	int ret = -ESRCH;
+
+	TAILQ_FOREACH(p, &all_processes, all_link) {
+		if (p->job != job || p->zombie)
+			continue;
+		signal_send_process(p, KSIGKILL, NULL);
+		ret = 0;
+	}
+	return ret;
+}
+
 int signal_send_timer(struct process *p, struct task *t, struct sigqueue *q)
 {
 	struct task *main = t != NULL ? t : main_thread(p);

@@ -121,6 +121,8 @@ void sighand_reset_on_exec(struct sighand *s);	/* handlers to default, ignored s
 int signal_send_task(struct task *t, int sig, const struct ksiginfo *info);
 int signal_send_process(struct process *p, int sig, const struct ksiginfo *info);
 int signal_send_pgrp(int pgid, int sig, const struct ksiginfo *info);	/* -ESRCH if empty */
+/* SIGKILL to a process that init made and to all that come from it, whatever they did since. */
+int signal_kill_job(int job);	/* -ESRCH if there are none */
 /* A fault of current: cannot be ignored or blocked. */
 void signal_force(int sig, int code, uint64_t addr, int trapno);
 bool signal_pending(const struct task *t);	/* deliverable to t now (also: t must die) */

@@ -227,7 +227,7 @@ struct process *process_new(int pid)
 	return p;
 }
 
-/* pid, pgid and sid are held from here on until process_unlink(). */
+/* pid, pgid, sid and job are held from here on until process_unlink(). */
 void process_link(struct process *p, struct process *parent)
 {
 	p->parent = parent;
@@ -238,6 +238,7 @@ void process_link(struct process *p, struct process *parent)
 	pid_hold(p->pid);
 	pid_hold(p->pgid);
 	pid_hold(p->sid);
+	pid_hold(p->job);
 	nprocesses++;
 }
 
@@ -252,6 +253,7 @@ void process_unlink(struct process *p)
 	pid_drop(p->pid);
 	pid_drop(p->pgid);
 	pid_drop(p->sid);
+	pid_drop(p->job);
 	nprocesses--;
 	p->reaped = true;
 	process_put(p);

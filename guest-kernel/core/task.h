@@ -125,6 +125,7 @@ struct krlimit {
 struct process {
 	uint32_t refs;			/* the table, pidfds, /proc files ... */
 	int pid, pgid, sid;
+	int job;			/* the ancestor that init itself made; 0: init. For ever */
 	struct process *parent;
 	TAILQ_HEAD(proc_list, process) children;
 	TAILQ_ENTRY(process) sibling;

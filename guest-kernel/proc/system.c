@@ -3,6 +3,8 @@
  * /proc itself: the files about the whole system, /proc/self, and the mount. Things this
  * machine does not have (block devices, swap, interrupts by line) show as empty tables.
  */
+#include <linux/capability.h>
+
 #include "guest-kernel/arch/arch.h"
 #include "guest-kernel/core/syscall.h"
 #include "guest-kernel/mm/mm.h"
@@ -184,8 +186,20 @@ static int mounts_link(const struct pseudo_node *n, char *buf, size_t size)
 
 #define LINK_(n, fn) { .name = (n), .mode = KS_IFLNK | 0777, .readlink = (fn) }
 
+static long kill_store(const struct pseudo_node *n, char *buf, size_t len)
+{
+	long job;
+	int ret = proc_parse_int(buf, &job);
+
+	if (ret == 0)
+		ret = job <= 0 || job > INT32_MAX ? -EINVAL :
+			capable(CAP_KILL) ? signal_kill_job((int)job) : -EPERM;
+	return ret != 0 ? ret : (long)len;
+}
+
 static const struct pseudo_entry casemate_entries[] = {
 	PSEUDO_FILE("report", 0400, report_text),
+	{ .name = "kill", .mode = KS_IFREG | 0200, .store = kill_store },
 	{ .name = NULL },
 };
 

@@ -66,7 +66,8 @@ enum cm_frame_type {
 	CM_F_RESUME = 32,	/* id 0; struct cm_resume */
 	CM_F_EXEC = 33,		/* id; struct cm_exec, then its strings */
 	CM_F_STDIN = 34,	/* id; bytes; length 0 is end of file */
-	CM_F_SIGNAL = 35,	/* id; u32 signal number, to the exec's process group */
+	CM_F_SIGNAL = 35,	/* id; u32 signal number, to the exec's process group; SIGKILL to
+				 * all that came of it */
 	CM_F_RESIZE = 36,	/* id; u16 rows, u16 columns: of the exec's terminal */
 	CM_F_SHUTDOWN = 37,	/* id 0; kill every task, power off */
 	CM_F_REPORT_GET = 38,	/* id 0; ask for /proc/casemate: missing calls, counters */

@@ -76,7 +76,9 @@ test_streams() {
 # A deadline ends what the command started, and comes although a pipe is held open.
 test_deadline_with_children() {
 	keep box -- true
-	cm exec --timeout 2s box -- sh -c 'sleep 1000 & sleep 1000 & wait'
+	# Those too that left its group, its session and its parent.
+	cm exec --timeout 2s box -- sh -c 'sleep 1000 & setsid sleep 1000 &
+		(setsid sh -c "sleep 1000 & exec sleep 1000" &); wait'
 	want_status 124
 	cm exec box -- sh -c 'ps | grep -c "[s]leep 1000"'
 	want_out 0

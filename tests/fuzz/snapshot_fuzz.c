@@ -5,12 +5,14 @@
  * digests of sections and header are made right again, so that what is behind them is
  * reached; bit 1, something is written to memory.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "snapshot/digest.h"
 #include "snapshot/field.h"
 #include "snapshot/file.h"
@@ -104,22 +106,36 @@ static void memory_check(const struct snapshot *snapshot)
 	close(fd);
 }
 
+/* Nothing that steers a terminal; text for people is ASCII, JSON may have other characters. */
+static void text_is_safe(const char *text, size_t size, bool ascii)
+{
+	for (size_t i = 0; i < size;) {
+		uint32_t c;
+		size_t n = utf8_decode((const uint8_t *)text + i, size - i, &c);
+
+		if (n == 0 || (c < ' ' && c != '\n') || (c > 126 && (ascii || c < 0xa0)))
+			abort();
+		i += n;
+	}
+}
+
 static void print_check(const struct snapshot *snapshot)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *to = open_memstream(&text, &size);
+	void (*const ways[])(const struct snapshot *, FILE *) = { snapshot_print,
+								  snapshot_print_json };
 
-	if (!to)
-		abort();
-	snapshot_print(snapshot, to);
-	snapshot_print_json(snapshot, to);
-	fclose(to);
-	for (size_t i = 0; i < size; i++) {
-		if ((text[i] < ' ' || text[i] > 126) && text[i] != '\n')
+	for (size_t i = 0; i < 2; i++) {
+		char *text = NULL;
+		size_t size = 0;
+		FILE *to = open_memstream(&text, &size);
+
+		if (!to)
 			abort();
+		ways[i](snapshot, to);
+		fclose(to);
+		text_is_safe(text, size, i == 0);
+		free(text);
 	}
-	free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -102,6 +102,49 @@ MACHINE_TEST(orphans_go_to_init)
 	sys_exit_group(0);
 }
 
+static void sleep_on(void)
+{
+	struct ktimespec ts = {1000, 0};
+
+	SYS(sys_nanosleep(&ts, NULL));
+	sys_exit_group(1);
+}
+
+static void leave_behind(void)
+{
+	CHECK(SYS(sys_setsid()) > 0);
+	user_fork(sleep_on);
+	sys_exit_group(0);
+}
+
+static void job(void)
+{
+	user_fork(leave_behind);
+	sleep_on();
+}
+
+/* What init made dies with all that came of it, those too that left; another lives. */
+MACHINE_TEST(jobs_die_whole)
+{
+	struct ktimespec ts = {0, 1000000};
+	int st, killed = 0, ended = 0;
+	long first = user_fork(job), other = user_fork(sleep_then_exit);
+
+	CHECK_EQ(SYS(sys_nanosleep(&ts, NULL)), 0);
+	CHECK_EQ(signal_kill_job((int)first), 0);
+	for (int i = 0; i < 4; i++) {
+		long pid = SYS(sys_wait4(-1, &st, 0, NULL));
+
+		CHECK_EQ(st, pid == other ? 9 << 8 : st == 0 ? 0 : KSIGKILL);
+		killed += st == KSIGKILL;
+		ended += st == 0;
+	}
+	CHECK(killed == 2 && ended == 1);
+	CHECK_EQ(SYS(sys_wait4(-1, &st, 0, NULL)), -ECHILD);
+	CHECK_EQ(signal_kill_job((int)first), -ESRCH);
+	sys_exit_group(0);
+}
+
 static void subreaper(void)
 {
 	int st;
@@ -891,6 +934,7 @@ const struct machine_test process_tests[] = {
 	{"wait_sleeps", wait_sleeps},
 	{"waitid_forms", waitid_forms},
 	{"orphans_go_to_init", orphans_go_to_init},
+	{"jobs_die_whole", jobs_die_whole},
 	{"orphans_go_to_subreaper", orphans_go_to_subreaper},
 	{"ignored_children_vanish", ignored_children_vanish},
 	{"killed_child", killed_child},

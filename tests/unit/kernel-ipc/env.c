@@ -352,6 +352,12 @@ int signal_send_pgrp(int pgid, int sig, const struct ksiginfo *info)
 	return 0;
 }
 
+int signal_kill_job(int job)
+{
+	note(KSIGKILL, "j", job);
+	return 0;
+}
+
 bool signal_is_ignored(struct process *p, int sig)
 {
 	return (env_signal_ignored & SIG_BIT(sig)) != 0;
