@@ -422,20 +422,6 @@ static bool output_read(struct exec_table *t, struct exec *e, struct exec_output
 	return false;
 }
 
-/* After the exit: reads what is left, then lets go of the descriptor. */
-static void output_drain(struct exec_table *t, struct exec *e, struct exec_output *o)
-{
-	while (output_read(t, e, o))
-		;
-	if (o->fd < 0 || o->left)
-		return;
-	if (e->tty)
-		fd_close(&o->fd);
-	else
-		linger_add(t, o->fd);
-	o->fd = -1;
-}
-
 /* How much a finished task can have left in its pipe. */
 static uint32_t output_left(const struct exec *e, const struct exec_output *o)
 {
@@ -452,6 +438,23 @@ static uint32_t output_left(const struct exec *e, const struct exec_output *o)
 	if (bytes == 0 && o->credit == 0)
 		return 0;
 	return (uint32_t)bytes > PIPE_BYTES ? (uint32_t)bytes : PIPE_BYTES;
+}
+
+/* After the exit: reads what is left, then lets go of the descriptor. */
+static void output_drain(struct exec_table *t, struct exec *e, struct exec_output *o)
+{
+	while (output_read(t, e, o))
+		;
+	/* The last byte may have taken the last credit. */
+	if (o->left && o->credit == 0)
+		o->left = output_left(e, o) > 0 ? o->left : 0;
+	if (o->fd < 0 || o->left)
+		return;
+	if (e->tty)
+		fd_close(&o->fd);
+	else
+		linger_add(t, o->fd);
+	o->fd = -1;
 }
 
 void exec_reaped(struct exec_table *t, pid_t pid, int status, const struct rusage *usage)

@@ -4,37 +4,7 @@
 # and pools, and that nothing is left. Each case has a daemon of its own, which the first verb
 # starts for the session.
 . "$(dirname "$0")/lib.sh"
-<<<<<<< HEAD
-
-# cm ARG...: the command; streams in $T/out and $T/err, status in $status.
-cm() {
-	status=0
-	timeout -s KILL $((LIMIT * SCALE)) "$CASEMATE" "$@" >"$T/out" 2>"$T/err" \
-		<"${input:-/dev/null}" || status=$?
-}
-
-# Ends the daemon of the case and looks for what it left.
-stop() {
-	cm stop
-	want_status 0
-	local i
-	for i in $(seq $((10 * SCALE))); do
-		[ -e "$XDG_RUNTIME_DIR/casemate/casemate.sock" ] || break
-		sleep 0.1
-	done
-	[ ! -e "$XDG_RUNTIME_DIR/casemate/casemate.sock" ] || fail "the socket is left"
-	[ -z "$(find "$XDG_RUNTIME_DIR/casemate/casemate.sock.state" -type f ! -name lock)" ] ||
-		fail "records are left"
-	rm -rf "$XDG_RUNTIME_DIR/casemate"
-	want_clean
-}
-
-keep() {
-	cm run "${image[@]}" --keep "$@"
-}
-=======
 . "$(dirname "$0")/kept.sh"
->>>>>>> pause
 
 test_keep_and_exec() {
 	keep box -- sh -c 'echo kept >/tmp/file; echo out; echo err >&2; exit 3'

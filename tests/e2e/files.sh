@@ -2,29 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The file verbs with a real VM: initd's builtins on the guest's kernel.
 . "$(dirname "$0")/lib.sh"
-
-# cm ARG...: the command; streams in $T/out and $T/err, status in $status.
-cm() {
-	status=0
-	timeout -s KILL $((LIMIT * SCALE)) "$CASEMATE" "$@" >"$T/out" 2>"$T/err" \
-		<"${input:-/dev/null}" || status=$?
-}
+. "$(dirname "$0")/kept.sh"
 
 begin() {
 	cm run "${image[@]}" --keep "${1:-box}" "${@:2}" -- true
 	[ $status = 0 ] || fail "no VM: $(head -c 300 "$T/err")"
-}
-
-stop() {
-	cm stop
-	want_status 0
-	local i
-	for i in $(seq $((10 * SCALE))); do
-		[ -e "$XDG_RUNTIME_DIR/casemate/casemate.sock" ] || break
-		sleep 0.1
-	done
-	rm -rf "$XDG_RUNTIME_DIR/casemate"
-	want_clean
 }
 
 test_put_and_get() {

@@ -3,15 +3,9 @@
 # Connections into real VMs: connect and forward, with servers in the guest (server.c, SERVER is
 # the static program) at Unix sockets; the guest has no others.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/kept.sh"
 SERVER=${SERVER:-$here/../../build/tests/server}
 LIMIT=60
-
-# cm ARG...: the command; streams in $T/out and $T/err, status in $status.
-cm() {
-	status=0
-	timeout -s KILL $((LIMIT * SCALE)) "$CASEMATE" "$@" >"$T/out" 2>"$T/err" \
-		<"${input:-/dev/null}" || status=$?
-}
 
 # begin MODE...: a VM "box" with a server of each mode at /tmp/MODE.
 begin() {
@@ -24,13 +18,6 @@ begin() {
 			until [ -s /tmp/$mode.log ]; do sleep 0.1; done; cat /tmp/$mode.log"
 		want_out up
 	done
-}
-
-stop() {
-	cm stop
-	want_status 0
-	rm -rf "$XDG_RUNTIME_DIR/casemate"
-	want_clean
 }
 
 # forward LISTEN TARGET: in the background; its address in $address, its process in $forward.

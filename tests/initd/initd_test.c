@@ -214,6 +214,25 @@ static void test_no_credit(void)
 	CU_ASSERT_EQUAL(peer_stop(&p), 0);
 }
 
+/* The same, while the last of it is still in the pipe when the program is gone: initd's own
+ * buffer is full, since nobody reads it. */
+static void test_no_credit_late(void)
+{
+	struct peer_exec e;
+	struct peer p;
+
+	peer_send_buffer = 4096;
+	peer_start(&p, initd_path, true);
+	peer_send_buffer = 0;
+	peer_shell(&p, &e, 0, "exec head -c 262144 /dev/zero");
+	e.no_grants = true;
+	usleep(500000);
+	CU_ASSERT_TRUE(peer_finish(&p, &e));
+	CU_ASSERT_EQUAL(e.out_size, CM_CREDIT_INITIAL);
+	peer_exec_done(&e);
+	peer_stop(&p);
+}
+
 /* A host that reads nothing for a while: initd stands still and loses nothing. */
 static void test_stalled_host(void)
 {
@@ -766,6 +785,7 @@ static const CU_TestInfo tests[] = {
 	{"environment, directory, descriptors, session", test_surroundings},
 	{"big output", test_big_output},
 	{"output waits for credit", test_no_credit},
+	{"output to the last credit", test_no_credit_late},
 	{"host stalls", test_stalled_host},
 	{"1000 times: output before exit", test_output_before_exit},
 	{"background process holds the pipe", test_background},

@@ -23,6 +23,8 @@ static _Noreturn void peer_die(const char *what)
 	exit(1);
 }
 
+int peer_send_buffer;
+
 void peer_start(struct peer *p, const char *initd, bool resume)
 {
 	struct cm_resume generation = {.generation = 7};
@@ -32,6 +34,9 @@ void peer_start(struct peer *p, const char *initd, bool resume)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
 		peer_die("socketpair");
+	if (peer_send_buffer && setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &peer_send_buffer,
+					   sizeof(peer_send_buffer)) < 0)
+		peer_die("setsockopt");
 	p->next_id = 1;
 	p->fd = fds[0];
 	p->pid = fork();

@@ -15,6 +15,9 @@ struct peer {
 	uint32_t next_id;
 };
 
+/* Bytes that the channel of the next peer_start() holds on initd's side; 0: as the host has it. */
+extern int peer_send_buffer;
+
 struct peer_frame {
 	struct cm_frame head;
 	uint8_t payload[CM_FRAME_MAX + 1]; /* a zero byte follows the payload */

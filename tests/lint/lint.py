@@ -153,6 +153,8 @@ def check_style(root, names):
                 yield f'{where}: longer than {LINE_MAX} columns'
             if line != line.rstrip():
                 yield f'{where}: blanks at the end'
+            if re.match(r'(<{7}|>{7}) ', line):
+                yield f'{where}: left by a merge'
             if name.endswith(C_KINDS) and re.match(r' {8}', line):
                 yield f'{where}: indented with blanks, not tabs'
 
