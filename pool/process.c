@@ -257,7 +257,10 @@ static struct process *process_new(struct processes *all, uint64_t id, struct er
 	p->id = id;
 	p->pidfd = -1;
 	watch_init(&p->watch, on_ended);
-	snprintf(p->group, sizeof(p->group), "%u-%" PRIu64, all->generation, id);
+	/* A VM that comes back from the disk has its number again: its last group may be there
+	 * still, and is ended when it can be. */
+	snprintf(p->group, sizeof(p->group), "%u-%" PRIu64 "-%" PRIu64, all->generation, id,
+		 all->serial++);
 	list_add_tail(&all->list, &p->link);
 	all->count++;
 	return p;

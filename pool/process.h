@@ -42,6 +42,7 @@ struct processes {
 	uint32_t uid_next;
 	bool uid_again;			/* all have been used once */
 	unsigned int generation;	/* of engines: ids begin anew with each */
+	uint64_t serial;		/* of processes, for their groups' names */
 	struct timer timer;		/* groups that are not empty yet */
 	uint64_t retry_ns;
 };
