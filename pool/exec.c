@@ -434,8 +434,9 @@ static const char *on_running(struct exec *exec, const struct frame *frame)
 	exec->tty = frame->head.flags & CM_EXEC_TTY;
 	exec->has_stdin = frame->head.flags & CM_EXEC_STDIN;
 	exec->builtin = frame->head.flags & CM_EXEC_BUILTIN;
-	/* It served a connection to the VM that this one was made of. */
-	if (exec->builtin)
+	/* It served a connection to the VM that this one was made of. One that comes back from
+	 * the disk is nobody's copy. */
+	if (exec->builtin && !exec->vm->woken)
 		exec_drop(exec);
 	return NULL;
 }

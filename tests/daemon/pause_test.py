@@ -209,6 +209,19 @@ def case_suspend_with_unread_output(d):
     assert len(out) == 3000000 and end['code'] == '0', (len(out), end)
 
 
+def case_suspend_while_a_file_is_put(d):
+    """What initd does itself goes on, too: the VM that comes back is no copy."""
+    c = d.client()
+    c.ask('create name=a')
+    put = c.ask('put a /x')['exec']
+    c.ask('suspend a')
+    c.ask('resume a')
+    assert c.run('a', 'echo', 'x')[0] == b'x\n'
+    assert c.ask('list').items[0]['execs'] == '1', 'the put is gone'
+    c.ask(f'signal {put} KILL')
+    assert c.drain(put)[2]['signal'] == '9'
+
+
 def case_suspend_on_a_full_disk(d):
     c = d.client()
     c.ask('create name=a')
