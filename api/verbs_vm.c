@@ -7,10 +7,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "abi/layout.h"
+#include "base/fd.h"
 #include "base/value.h"
 #include "base/time.h"
 #include "pool/save.h"
@@ -314,12 +314,11 @@ static void saved(struct waiter *waiter, void *what, const struct err *failed)
 	struct vm_request *q = what;
 	struct err err = failed ? *failed : (struct err)ERR_INIT;
 	struct snapshot_id id;
-	struct stat st;
 	struct answer a;
 
 	memcpy(id.digest, q->saved.id, sizeof(id.digest));
-	if (!failed && fstat(w->save.fd, &st) == 0)
-		w->bytes = (uint64_t)st.st_blocks * 512;
+	if (!failed)
+		fd_disk_bytes(w->save.fd, &w->bytes);
 	if (!failed)
 		save_commit(&w->save, &id, &err);
 	if (c && err.code) {

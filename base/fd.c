@@ -64,6 +64,37 @@ int fd_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
+ssize_t fd_read_text(int dir, const char *path, char *text, size_t size)
+{
+	FD_CLEANUP int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+
+	if (n < 0)
+		return -errno;
+	text[n] = '\0';
+	return n;
+}
+
+DIR *fd_directory(int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!entries)
+		fd_close(fd);
+	return entries;
+}
+
+int fd_disk_bytes(int fd, uint64_t *ret_bytes)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret_bytes = (uint64_t)st.st_blocks * 512;	/* whatever the filesystem's unit is */
+	return 0;
+}
+
 int fd_open_file(const char *path, uint64_t *ret_size)
 {
 	/* O_NONBLOCK: opening a FIFO by mistake must not hang. */

@@ -6,6 +6,7 @@
 #ifndef CASEMATE_BASE_FD_H
 #define CASEMATE_BASE_FD_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -38,6 +39,16 @@ ssize_t fd_send(int socket, const void *data, size_t len, const int *fds, unsign
  * that is longer, brings more, or whose descriptors there was no room for. */
 ssize_t fd_receive(int socket, void *data, size_t len, int fds[FD_SEND_MAX],
 		   unsigned int *ret_count);
+
+/* Text of a small file, in one read: what there is more is not seen. Returns its length, or
+ * -errno; text[size - 1] at most is the zero behind it. */
+ssize_t fd_read_text(int dir, const char *path, char *text, size_t size);
+
+/* The entries of a directory that the caller goes on having; NULL and errno. */
+DIR *fd_directory(int dir);
+
+/* Bytes that a file takes of its disk; holes take none. Returns 0 or -errno. */
+int fd_disk_bytes(int fd, uint64_t *ret_bytes);
 
 /* Opens a regular file for reading and says its size. Returns fd or -errno (-EISDIR, -ENODEV
  * where it is no regular file). */

@@ -18,17 +18,6 @@
 
 #define CLEAN_TRIES	250		/* of 20 ms */
 
-static ssize_t text_read(int at, const char *name, char *text, size_t size)
-{
-	FD_CLEANUP int fd = openat(at, name, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-
-	if (n < 0)
-		return -errno;
-	text[n] = '\0';
-	return n;
-}
-
 /* One write: the kernel takes it whole or says what is wrong. */
 static int text_write(int at, const char *directory, const char *name, const char *text)
 {
@@ -64,7 +53,7 @@ static int directory_at(int at, const char *name)
 static int own_path(char *path, size_t size)
 {
 	char text[8192], *at;
-	ssize_t n = text_read(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+	ssize_t n = fd_read_text(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
 
 	if (n < 0)
 		return (int)n;
@@ -101,7 +90,7 @@ static bool is_alone(int own)
 	char text[256], want[32];
 
 	snprintf(want, sizeof(want), "%d\n", (int)getpid());
-	return text_read(own, "cgroup.procs", text, sizeof(text)) > 0 && !strcmp(text, want);
+	return fd_read_text(own, "cgroup.procs", text, sizeof(text)) > 0 && !strcmp(text, want);
 }
 
 /* A group with groups in it that have limits may have no process itself. */
@@ -138,14 +127,11 @@ static int base_make(int own, const char *path, const char *name, int *ret_base,
 static void clean(const struct cgroups *c)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
-	int fd = openat(c->vms, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	DIR *d = fd_directory(c->vms);
 	const struct dirent *entry;
 
-	if (!d) {
-		fd_close(fd);
+	if (!d)
 		return;
-	}
 	cgroup_kill(c, ".");
 	while ((entry = readdir(d))) {
 		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
@@ -180,7 +166,7 @@ int cgroups_open(struct cgroups *ret, const char *name, struct err *err)
 	if (c.vms < 0)
 		return err_set_errno(err, c.vms, "cannot make a group");
 	controllers_enable(c.vms);
-	text_read(c.vms, "cgroup.subtree_control", text, sizeof(text));
+	fd_read_text(c.vms, "cgroup.subtree_control", text, sizeof(text));
 	c.memory = strstr(text, "memory");
 	c.pids = strstr(text, "pids");
 	clean(&c);

@@ -37,16 +37,6 @@ static void reader_call(struct exec *exec)
 		exec->reader->ready(exec->reader);
 }
 
-static void waiters_call(struct list *waiters, void *what, const struct err *err)
-{
-	while (!list_empty(waiters)) {
-		struct waiter *w = list_entry(waiters->next, struct waiter, link);
-
-		list_remove(&w->link);
-		w->done(w, what, err);
-	}
-}
-
 /* ---- Making and ending ---- */
 
 /* Whether the guest stands still and takes no frames. */
@@ -254,7 +244,7 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	buf_done(&exec->in);
 	pool->stats.execs_ended++;
 	vm_timer_update(vm);
-	waiters_call(&exec->waiters, exec, NULL);
+	waiters_tell(&exec->waiters, exec, NULL);
 	reader_call(exec);
 	if (exec->dropped)
 		exec_forget(exec);

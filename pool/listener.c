@@ -187,8 +187,7 @@ static int leftover_remove(int dir, const char *name)
 
 int listener_clean(int notes)
 {
-	int fd = notes < 0 ? -1 : openat(notes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	DIR *d = notes < 0 ? NULL : fd_directory(notes);
 	const struct dirent *entry;
 	int count = 0;
 

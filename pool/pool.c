@@ -35,6 +35,16 @@ static void on_ended_timer(struct timer *timer)
 		timer_set(pool->loop, timer, now + NS_PER_SEC);
 }
 
+void waiters_tell(struct list *waiters, void *what, const struct err *err)
+{
+	while (!list_empty(waiters)) {
+		struct waiter *w = list_entry(waiters->next, struct waiter, link);
+
+		list_remove(&w->link);
+		w->done(w, what, err);
+	}
+}
+
 int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *limits,
 	      int parent, int store, struct err *err)
 {

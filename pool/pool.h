@@ -58,6 +58,9 @@ struct waiter {
 	void (*done)(struct waiter *waiter, void *what, const struct err *err);
 };
 
+/* Tells all of them; more may come meanwhile. */
+void waiters_tell(struct list *waiters, void *what, const struct err *err);
+
 struct pool_limits {
 	uint32_t owner_vms, owner_execs, total_vms;	/* 0: none */
 	uint64_t owner_memory, total_memory;		/* bytes of guest RAM */

@@ -329,6 +329,18 @@ static int vmm_launch(struct process *p, const struct boundary_message *m, const
 	return spawn_vmm(&o, fds[0], &p->pid, err);
 }
 
+/* What making it came to: p may be NULL then. */
+static pid_t process_made(struct process *p, int r)
+{
+	if (r == 0)
+		return p->pid;
+	if (p) {
+		p->pidfd = fd_close(p->pidfd);
+		group_remove_or_wait(p);
+	}
+	return r;
+}
+
 pid_t process_start(struct processes *all, const struct boundary_message *m, const int *fds,
 		    struct err *err)
 {
@@ -348,13 +360,7 @@ pid_t process_start(struct processes *all, const struct boundary_message *m, con
 		if (r < 0)
 			kill(p->pid, SIGKILL);
 	}
-	if (r == 0)
-		return p->pid;
-	if (p) {
-		p->pidfd = fd_close(p->pidfd);
-		group_remove_or_wait(p);
-	}
-	return r;
+	return process_made(p, r);
 }
 
 static bool is_gone(int pidfd)
@@ -424,11 +430,5 @@ pid_t process_adopt(struct processes *all, const struct boundary_message *m, pid
 	struct process *p = process_new(all, m->id, err);
 	int r = p ? child_take(p, m, engine, err) : err->code;
 
-	if (r == 0)
-		return p->pid;
-	if (p) {
-		p->pidfd = fd_close(p->pidfd);
-		group_remove_or_wait(p);
-	}
-	return r;
+	return process_made(p, r);
 }

@@ -12,13 +12,9 @@
 #include "pool/vm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -62,10 +58,10 @@ static struct vm_request *request_new(struct vm *vm, uint16_t type, struct err *
 		return NULL;
 	}
 	q = calloc(1, sizeof(*q));
-	if (!q)
+	if (!q) {
 		err_set(err, ENOMEM, "no memory for a request");
-	if (!q)
 		return NULL;
+	}
 	list_init(&q->link);
 	q->type = type;
 	return q;
@@ -106,20 +102,18 @@ int request_pause(struct vm *vm, bool pause, struct waiter *waiter, struct err *
 static int child_add(struct vm *vm, struct vm_request *q, const struct vm_options *o,
 		     struct err *err)
 {
+	FD_CLEANUP int theirs = -1;
 	struct vm *child;
-	int pair[2];
+	int ours, r = spawn_channel_make(&ours, &theirs, err);
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_set_errno(err, errno, "cannot make a socket");
-	fcntl(pair[0], F_SETFL, O_NONBLOCK);
-	child = vm_child_new(vm, o, pair[0], err);
-	if (!child) {
-		close(pair[1]);
+	if (r < 0)
+		return r;
+	child = vm_child_new(vm, o, ours, err);
+	if (!child)
 		return err->code;
-	}
 	child->birth = q;
 	q->children[q->count] = child;
-	q->fds[q->count++] = pair[1];
+	q->fds[q->count++] = fd_take(&theirs);
 	return 0;
 }
 
@@ -204,12 +198,8 @@ bool request_due(const struct vm *vm)
 bool vm_saving(const struct vm *vm, uint64_t *ret_bytes)
 {
 	const struct vm_request *q = request_first(vm);
-	struct stat st;
 
-	if (!q || q->type != CM_F_VM_SAVE || fstat(q->fds[0], &st) < 0)
-		return false;
-	*ret_bytes = (uint64_t)st.st_blocks * 512;
-	return true;
+	return q && q->type == CM_F_VM_SAVE && fd_disk_bytes(q->fds[0], ret_bytes) == 0;
 }
 
 /* So few bytes go into a stream socket whole or not at all. */
@@ -243,7 +233,7 @@ static void request_finish(struct vm *vm, struct vm_request *q, const struct err
 	vm_pump_later(vm);
 }
 
-static void text_take(const struct frame *frame, size_t skip, char *text, size_t size)
+void vm_text_take(const struct frame *frame, size_t skip, char *text, size_t size)
 {
 	size_t n = frame->head.length - skip;
 
@@ -264,7 +254,7 @@ const char *request_saved(struct vm *vm, const struct frame *frame)
 	if (!q || q->type != CM_F_VM_SAVE || !q->sent)
 		return "an answer to nothing";
 	memcpy(&q->saved, frame->payload, sizeof(q->saved));
-	text_take(frame, sizeof(q->saved), text, sizeof(text));
+	vm_text_take(frame, sizeof(q->saved), text, sizeof(text));
 	if (q->saved.error)
 		err_set(&err, (int)q->saved.error, "the snapshot was not saved: %s", text);
 	else
@@ -284,7 +274,7 @@ const char *request_paused(struct vm *vm, const struct frame *frame)
 	if (!q || q->type != (pause ? CM_F_VM_PAUSE : CM_F_VM_CONTINUE) || !q->sent)
 		return "an answer to nothing";
 	memcpy(&paused, frame->payload, sizeof(paused));
-	text_take(frame, sizeof(paused), text, sizeof(text));
+	vm_text_take(frame, sizeof(paused), text, sizeof(text));
 	if (paused.error)
 		err_set(&err, (int)paused.error, "the VM does not %s: %s", pause ? "pause" :
 			"go on", text);
@@ -306,7 +296,7 @@ const char *request_forked(struct vm *vm, const struct frame *frame)
 	if (!q || !is_fork(q) || !q->sent)
 		return "an answer to nothing";
 	memcpy(&forked, frame->payload, sizeof(forked));
-	text_take(frame, sizeof(forked), text, sizeof(text));
+	vm_text_take(frame, sizeof(forked), text, sizeof(text));
 	if (forked.count > q->count)
 		return "more children than were asked for";
 	list_remove(&q->link);

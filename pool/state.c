@@ -18,26 +18,35 @@
 
 #define END_MS	5000
 
+int state_text(pid_t pid, const char *name, char *text, size_t size)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	n = fd_read_text(AT_FDCWD, path, text, size);
+	return n > 0 ? 0 : n < 0 ? (int)n : -ESRCH;
+}
+
+const char *state_fields(const char *stat)
+{
+	const char *end = strrchr(stat, ')');
+
+	return end ? end + 1 : NULL;
+}
+
 int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent)
 {
-	char path[64], text[1024], *at;
-	FD_CLEANUP int fd = -1;
-	ssize_t n;
-	int parent;
+	const char *fields;
+	char text[1024];
 	uint64_t start;
+	int parent, r = state_text(pid, "stat", text, sizeof(text));
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return -ESRCH;
-	text[n] = '\0';
-	/* The name may hold anything; what follows the last parenthesis is numbers. */
-	at = strrchr(text, ')');
-	if (!at || sscanf(at + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-			  "%*d %*d %*d %*d %*d %" SCNu64, &parent, &start) != 2)
+	if (r < 0)
+		return r;
+	fields = state_fields(text);
+	if (!fields || sscanf(fields, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+			      "%*d %*d %*d %*d %*d %" SCNu64, &parent, &start) != 2)
 		return -EPROTO;
 	*ret_start = start;
 	*ret_parent = parent;
@@ -46,19 +55,12 @@ int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent)
 
 int state_user(pid_t pid, uid_t *ret_uid)
 {
-	char path[64], text[2048], *at;
-	FD_CLEANUP int fd = -1;
+	char text[2048], *at;
 	unsigned int uid;
-	ssize_t n;
+	int r = state_text(pid, "status", text, sizeof(text));
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return -ESRCH;
-	text[n] = '\0';
+	if (r < 0)
+		return r;
 	/* The name comes first, and has its newlines escaped. */
 	at = strstr(text, "\nUid:");
 	if (!at || sscanf(at, "\nUid: %u", &uid) != 1)

@@ -9,6 +9,7 @@
 #ifndef CASEMATE_POOL_STATE_H
 #define CASEMATE_POOL_STATE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -20,6 +21,11 @@ int state_clean(const char *dir, struct err *err);
 int state_record(const char *dir, pid_t pid, uint64_t start);
 void state_forget(const char *dir, pid_t pid);
 
+/* Text of a file of /proc/PID. Returns 0, or -errno: -ESRCH for an empty one. */
+int state_text(pid_t pid, const char *name, char *text, size_t size);
+/* What follows the program's name in /proc/PID/stat, which may hold anything: " %c" for the
+ * state, and numbers. NULL: it is none. */
+const char *state_fields(const char *stat);
 /* Field 22 of /proc/PID/stat, and the parent. Returns 0 or -errno. */
 int state_process(pid_t pid, uint64_t *ret_start, pid_t *ret_parent);
 /* The real user of a process. Returns 0 or -errno. */

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -35,7 +34,6 @@
 
 #define STORE_NAME	"suspend-"
 #define WAKE_NS	(60 * NS_PER_SEC)
-#define BLOCK	512u		/* of st_blocks */
 
 enum phase { SAVING, LEAVING, ON_DISK, WAKING, MAPPED };
 
@@ -99,16 +97,6 @@ uint64_t vm_stored(const struct vm *vm)
 	return vm->suspend ? vm->suspend->bytes : 0;
 }
 
-static void waiters_tell(struct vm_suspend *s, const struct err *err)
-{
-	while (!list_empty(&s->waiters)) {
-		struct waiter *w = list_entry(s->waiters.next, struct waiter, link);
-
-		list_remove(&w->link);
-		w->done(w, s->vm, err);
-	}
-}
-
 static void suspend_free(struct vm *vm)
 {
 	struct vm_suspend *s = vm->suspend;
@@ -128,7 +116,7 @@ static void suspend_undo(struct vm *vm, const struct err *why)
 	/* One that a client paused stays so; a queue that is full is a VM's that is ending. */
 	if (!vm->paused && vm->still)
 		request_pause(vm, false, NULL, &ignored);
-	waiters_tell(s, why);
+	waiters_tell(&s->waiters, vm, why);
 	s->fd = fd_close(s->fd);
 	/* The file it was restored from may be its memory still. */
 	if (s->bytes > 0)
@@ -176,13 +164,11 @@ static int may_sleep(const struct vm *vm, struct err *err)
 static int file_take(struct vm *vm, uint64_t *ret_bytes, struct err *err)
 {
 	struct vm_suspend *s = vm->suspend;
-	struct stat st;
-	int r;
+	int r = fd_disk_bytes(s->fd, ret_bytes);
 
-	if (fstat(s->fd, &st) < 0)
+	if (r < 0)
 		return err_set(err, EIO, "cannot look at the suspended VM's file: %s",
-			       strerror(errno));
-	*ret_bytes = (uint64_t)st.st_blocks * BLOCK;
+			       strerror(-r));
 	r = pool_store_admit(vm, *ret_bytes, err);
 	return r == 0 ? file_reopen(&s->fd, err) : r;
 }
@@ -258,14 +244,11 @@ static int store_file(int store, struct err *err)
 
 void suspend_store_clean(int store)
 {
-	int fd = store < 0 ? -1 : openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	DIR *d = store < 0 ? NULL : fd_directory(store);
 	const struct dirent *entry;
 
-	if (!d) {
-		fd_close(fd);
+	if (!d)
 		return;
-	}
 	while ((entry = readdir(d))) {
 		if (!strncmp(entry->d_name, STORE_NAME, strlen(STORE_NAME)))
 			unlinkat(store, entry->d_name, 0);
@@ -333,6 +316,7 @@ int vm_suspend(struct vm *vm, struct waiter *waiter, struct err *err)
 static int wake_start(struct vm *vm, struct err *err)
 {
 	struct vm_suspend *s = vm->suspend;
+
 	s->wanted = false;
 	frame_decoder_done(&vm->decoder);
 	if (frame_decoder_init(&vm->decoder, FRAME_VMM_TO_CLIENT) < 0)
@@ -396,12 +380,7 @@ bool suspend_wake_failed(struct vm *vm, const char *reason)
 		if (exec->state == EXEC_QUEUED)
 			exec_lost(exec, err.text);
 	}
-	while (!list_empty(&vm->waiters)) {
-		struct waiter *w = list_entry(vm->waiters.next, struct waiter, link);
-
-		list_remove(&w->link);
-		w->done(w, vm, &err);
-	}
+	waiters_tell(&vm->waiters, vm, &err);
 	if (vm->state == VM_SUSPENDED)
 		vm_timer_update(vm);
 	return true;
@@ -414,7 +393,7 @@ void suspend_process_gone(struct vm *vm)
 
 	vm->pid = 0;
 	s->phase = ON_DISK;
-	waiters_tell(s, NULL);
+	waiters_tell(&s->waiters, vm, NULL);
 	if (vm->state == VM_SUSPENDED && s->wanted && wake_start(vm, &err) < 0)
 		suspend_wake_failed(vm, err.text);
 }
@@ -423,6 +402,6 @@ void suspend_drop(struct vm *vm, const struct err *err)
 {
 	if (!vm->suspend)
 		return;
-	waiters_tell(vm->suspend, err);
+	waiters_tell(&vm->suspend->waiters, vm, err);
 	suspend_free(vm);
 }

@@ -9,49 +9,33 @@
 #include "pool/usage.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/time.h"
 #include "pool/pool.h"
+#include "pool/state.h"
 
 #define FRESH_NS	(NS_PER_SEC / 10)
-
-static int file_read(pid_t pid, const char *name, char *text, size_t size)
-{
-	char path[64];
-	FD_CLEANUP int fd = -1;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, size - 1);
-	if (n <= 0)
-		return n < 0 ? -errno : -ESRCH;
-	text[n] = '\0';
-	return 0;
-}
 
 static int read_now(const struct vm *vm, struct vm_usage *ret)
 {
 	uint64_t user, system, resident, shared;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), hz = (uint64_t)sysconf(_SC_CLK_TCK);
-	char text[1024], *at;
-	int r = vm->process == VM_PROCESS_RUNS ? file_read(vm->pid, "stat", text, sizeof(text)) :
-		-ESRCH;
+	const char *fields;
+	char text[1024];
+	int r = vm->process == VM_PROCESS_RUNS ?
+		state_text(vm->pid, "stat", text, sizeof(text)) : -ESRCH;
 
 	if (r < 0)
 		return r;
-	/* The name may hold anything; what follows the last parenthesis is numbers. */
-	at = strrchr(text, ')');
-	if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64
+	fields = state_fields(text);
+	if (!fields || sscanf(fields, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64
 			  " %" SCNu64, &user, &system) != 2)
 		return -EPROTO;
-	r = file_read(vm->pid, "statm", text, sizeof(text));
+	r = state_text(vm->pid, "statm", text, sizeof(text));
 	if (r < 0)
 		return r;
 	if (sscanf(text, "%*u %" SCNu64 " %" SCNu64, &resident, &shared) != 2)

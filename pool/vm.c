@@ -343,16 +343,6 @@ static void on_timer(struct timer *timer)
 
 /* ---- The end ---- */
 
-static void waiters_fail(struct list *waiters, void *what, const struct err *err)
-{
-	while (!list_empty(waiters)) {
-		struct waiter *w = list_entry(waiters->next, struct waiter, link);
-
-		list_remove(&w->link);
-		w->done(w, what, err);
-	}
-}
-
 void vm_end(struct vm *vm, const char *cause, const char *reason)
 {
 	struct pool *pool = vm->pool;
@@ -375,7 +365,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	forward_end_all(vm, vm->reason);
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_lost(exec, vm->reason);
-	waiters_fail(&vm->waiters, vm, &err);
+	waiters_tell(&vm->waiters, vm, &err);
 	suspend_drop(vm, &err);
 	if (vm->template && vm->template->zygote == vm)
 		vm->template->zygote = NULL;
@@ -406,7 +396,7 @@ static void vm_reap(struct deferred *deferred)
 		list_add_tail(&waiters, w);
 	}
 	vm_free(vm);
-	waiters_fail(&waiters, NULL, NULL);
+	waiters_tell(&waiters, NULL, NULL);
 }
 
 void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char *format, ...)
@@ -466,8 +456,7 @@ static void on_booted(struct vm *vm)
 		pool_event(vm->pool, "vm-ready", vm, "%s", vm->role == VM_WARM ? "warm" :
 			   "leased");
 	}
-	vm_pump_later(vm);
-	waiters_fail(&vm->waiters, vm, NULL);
+	waiters_tell(&vm->waiters, vm, NULL);
 	if (vm->state == VM_READY && vm->template) {
 		vm->template->failures = 0;
 		template_vm_changed(vm->template);
@@ -485,16 +474,9 @@ static void on_vm_end_frame(struct vm *vm, const struct frame *frame)
 	};
 	char text[POOL_REASON_MAX];
 	struct cm_vm_end end;
-	size_t n = frame->head.length - sizeof(end);
 
 	memcpy(&end, frame->payload, sizeof(end));
-	if (n > sizeof(text) - 1)
-		n = sizeof(text) - 1;
-	memcpy(text, frame->payload + sizeof(end), n);
-	text[n] = '\0';
-	/* One line: the text may be the guest's, and a backtrace may follow. */
-	text[strcspn(text, "\n")] = '\0';
-	frame_text_clean(text, strlen(text));
+	vm_text_take(frame, sizeof(end), text, sizeof(text));
 	vm_fail(vm, end.reason < sizeof(causes) / sizeof(causes[0]) ? causes[end.reason] :
 	       "host", text[0] ? text : "the guest powered off");
 }

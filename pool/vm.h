@@ -16,6 +16,9 @@ int vm_process_begin(struct vm *vm, uint32_t flags, const int *snapshots, unsign
 /* Without a process: the socket is closed, and what there is of it killed. */
 void vm_process_drop(struct vm *vm);
 void vm_memory_count(struct vm *vm, bool counted);
+/* The first line of what follows `skip` bytes of a frame: it may be the guest's, so it is
+ * cleaned. */
+void vm_text_take(const struct frame *frame, size_t skip, char *text, size_t size);
 /* Its root image, for another VM of the kind; -1: none. */
 int vm_image(const struct vm *vm);
 int request_pause(struct vm *vm, bool pause, struct waiter *waiter, struct err *err);

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/fd.h"
 #include "tools/casemate/casemate.h"
 #include "tools/casemate/progress.h"
 
@@ -77,12 +77,12 @@ void run_save_answered(struct run *run, const struct frame *frame)
 
 void run_save_show(const struct run *run)
 {
-	struct stat st;
+	uint64_t bytes;
 
 	/* The line that the command left open is not ours to write over. */
 	if (run->out[0].midline || run->out[1].midline)
 		return;
 	if (run->save_asked && !run->save_done && progress_wanted() &&
-	    fstat(run->save.fd, &st) == 0)
-		progress_bytes("saving the VM", (uint64_t)st.st_blocks * 512, 0);
+	    fd_disk_bytes(run->save.fd, &bytes) == 0)
+		progress_bytes("saving the VM", bytes, 0);
 }
