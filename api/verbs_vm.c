@@ -318,7 +318,7 @@ static void saved(struct waiter *waiter, void *what, const struct err *failed)
 
 	memcpy(id.digest, q->saved.id, sizeof(id.digest));
 	if (!failed)
-		fd_disk_bytes(w->save.fd, &w->bytes);
+		fd_disk_bytes(w->save.file.fd, &w->bytes);
 	if (!failed)
 		save_commit(&w->save, &id, &err);
 	if (c && err.code) {
@@ -368,7 +368,7 @@ static int verb_snapshot(const struct request *q)
 	r = save_begin(&w->save, w->path, false, &err);
 	if (r == 0) {
 		/* The request's descriptor is closed once it is answered; this one stays. */
-		fd = fcntl(w->save.fd, F_DUPFD_CLOEXEC, 3);
+		fd = fcntl(w->save.file.fd, F_DUPFD_CLOEXEC, 3);
 		r = fd < 0 ? err_set_errno(&err, errno, "cannot save") :
 			vm_save(vm, fd, (uint16_t)((track ? CM_SAVE_TRACK : 0) |
 						   (incremental ? CM_SAVE_INCREMENTAL : 0)),

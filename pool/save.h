@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A snapshot file, from before it is written (so that a place that cannot be written is known
- * at once) until it has its name. While it is written it has no name, where the filesystem can
- * do that: whatever ends us leaves nothing behind, and what was there before stays until the
- * new one is whole.
+ * at once) until it has its name (base/newfile.h).
  */
 #ifndef CASEMATE_POOL_SAVE_H
 #define CASEMATE_POOL_SAVE_H
 
-#include <limits.h>
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/newfile.h"
 #include "snapshot/file.h"
 
 struct save {
 	const char *path;		/* NULL: nothing is to be saved */
 	bool sync;		/* on the disk, name included, once committed */
-	char temporary[PATH_MAX];	/* "": the file has no name yet */
-	int fd;
+	struct newfile file;
 };
 
-#define SAVE_INIT { .path = NULL, .fd = -1 }
+#define SAVE_INIT { .path = NULL, .file = NEWFILE_INIT }
 
 /* Makes the file; path is the caller's and stays as long as the save. Returns 0 or -errno with
  * err set. */

@@ -83,6 +83,6 @@ void run_save_show(const struct run *run)
 	if (run->out[0].midline || run->out[1].midline)
 		return;
 	if (run->save_asked && !run->save_done && progress_wanted() &&
-	    fd_disk_bytes(run->save.fd, &bytes) == 0)
+	    fd_disk_bytes(run->save.file.fd, &bytes) == 0)
 		progress_bytes("saving the VM", bytes, 0);
 }

@@ -20,8 +20,8 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
 static void on_signal(int number)
 {
-	if (save.temporary[0])
-		unlink(save.temporary);
+	if (save.file.temporary[0])
+		unlink(save.file.temporary);
 	/* SA_RESETHAND: the second time it ends us. */
 	raise(number);
 }
@@ -63,7 +63,7 @@ int snapshot_compact_files(const struct snapshot_files *files, const char *outpu
 	r = save_begin(&save, output, sync, &err);
 	signals_hold(false);
 	snapshot_progress_say(&files->file[files->count - 1], "folding up to");
-	if (r == 0 && snapshot_compact(files->chain, files->count, save.fd, &id, &why) < 0)
+	if (r == 0 && snapshot_compact(files->chain, files->count, save.file.fd, &id, &why) < 0)
 		r = err_set(&err, -why.code, "%s: %s", output, why.text);
 	signals_hold(true);
 	if (r == 0)
