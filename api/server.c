@@ -346,6 +346,7 @@ static void client_new(struct server *s, int fd)
 static void on_listener(struct watch *watch, uint32_t events)
 {
 	struct server *s = list_entry(watch, struct server, listener);
+	const int room = SOCKET_ROOM;
 
 	for (int i = 0; i < 64; i++) {
 		int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -358,6 +359,7 @@ static void on_listener(struct watch *watch, uint32_t events)
 				watch_set(s->loop, watch, 0);
 			return;
 		}
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 		client_new(s, fd);
 	}
 }

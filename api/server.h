@@ -30,6 +30,8 @@
 #define OUT_CAP			(4u << 20)
 #define OUT_HIGH		(1u << 20)	/* requests are not read beyond this */
 #define STREAM_HIGH		(128u << 10)	/* streams are not moved beyond this */
+#define STREAM_PIECE		(32u << 10)	/* moved of one at a time: all have a turn */
+#define SOCKET_ROOM		(64u << 10)	/* asked for; see socket(7), SO_SNDBUF */
 
 struct server {
 	struct evloop *loop;

@@ -18,7 +18,9 @@
 
 #include "base/value.h"
 
-#define PIECE	32768u		/* bytes of one stream at a time, so that all have their turn */
+/* What is lost with a connection can be had again by the next. A socket takes twice the room that
+ * was asked for, and half of that again with the last message. */
+_Static_assert(STREAM_HIGH + STREAM_PIECE + 3 * SOCKET_ROOM <= EXEC_REPLAY, "bytes on their way");
 
 static const char *const env_default[] = {
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -104,8 +106,8 @@ static bool stream_move(struct attachment *at, int stream)
 
 	if (at->windowed && len > at->window)
 		len = (size_t)at->window;
-	if (len > PIECE)
-		len = PIECE;
+	if (len > STREAM_PIECE)
+		len = STREAM_PIECE;
 	if (len == 0 || c->out.len >= STREAM_HIGH || c->cut)
 		return false;
 	stream_line(&a, at);

@@ -29,8 +29,6 @@
 #define KILL_GRACE_NS	(5 * NS_PER_SEC)
 #define STDIN_CHUNK	32768u
 
-_Static_assert(EXEC_RING >= EXEC_REPLAY + CM_CREDIT_INITIAL, "ring of a stream");
-
 static void reader_call(struct exec *exec)
 {
 	if (exec->reader)

@@ -46,8 +46,8 @@
 #define POOL_ENDED_NS		(30 * NS_PER_SEC)
 #define POOL_TEMPLATES		64u
 #define POOL_VM_REQUESTS	64u	/* snapshots and forks that wait for one VM */
-#define EXEC_RING		(2 * CM_CREDIT_INITIAL)	/* bytes kept of a stream */
-#define EXEC_REPLAY		CM_CREDIT_INITIAL	/* of them, behind the reader */
+#define EXEC_REPLAY		(2 * CM_CREDIT_INITIAL)	/* bytes kept behind the reader */
+#define EXEC_RING		(EXEC_REPLAY + CM_CREDIT_INITIAL)	/* of a stream */
 
 struct pool;
 struct template;

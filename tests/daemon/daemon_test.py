@@ -181,6 +181,7 @@ def case_attach_again(d):
     seen = 0
     while seen < 100000:
         seen += len(c.next().chunk)
+    time.sleep(0.5)  # all that may be on its way is, and is lost with the connection
     c.close()
     c = d.client()
     eventually(lambda: 'attached=no' in str(c.ask('info a').items), 'still attached')
