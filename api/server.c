@@ -228,7 +228,9 @@ void pending_done(struct waiter *waiter, void *what, const struct err *err)
 	struct pending *p = list_entry(waiter, struct pending, waiter);
 	struct answer a;
 
-	if (p->client) {
+	if (p->client && err) {
+		reply_err(p->client, p->tag, err);
+	} else if (p->client) {
 		answer_begin(&a, "+", p->tag);
 		answer_send(&a, p->client);
 	}

@@ -143,8 +143,7 @@ int fail(const struct request *q, int code, const char *format, ...)
 void *pending_new(const struct request *q, size_t size,
 		  void (*done)(struct waiter *, void *, const struct err *));
 void pending_end(struct pending *pending);
-/* A waiter's `done` that answers `+` and no more: there is nothing else to say, and it cannot
- * fail. */
+/* A waiter's `done` that answers `+` and no more, or what failed. */
 void pending_done(struct waiter *waiter, void *what, const struct err *err);
 
 /* ---- Verbs ---- */

@@ -4,20 +4,6 @@
 
 #include <errno.h>
 
-static void stood(struct waiter *waiter, void *what, const struct err *err)
-{
-	struct pending *p = list_entry(waiter, struct pending, waiter);
-	struct answer a;
-
-	if (p->client && err) {
-		reply_err(p->client, p->tag, err);
-	} else if (p->client) {
-		answer_begin(&a, "+", p->tag);
-		answer_send(&a, p->client);
-	}
-	pending_end(p);
-}
-
 static int stand(const struct request *q,
 		 int (*how)(struct vm *vm, struct waiter *waiter, struct err *err))
 {
@@ -31,7 +17,7 @@ static int stand(const struct request *q,
 	r = options_known(q, 2, "");
 	if (r < 0)
 		return r;
-	p = pending_new(q, sizeof(*p), stood);
+	p = pending_new(q, sizeof(*p), pending_done);
 	if (!p)
 		return -ENOMEM;
 	r = how(vm, &p->waiter, &err);

@@ -20,7 +20,7 @@
 #define EROFS_MAGIC	0xe0f5e1e2u
 
 /* The directory of this very program, without the slash. */
-static int own_directory(char *path, size_t size, struct err *err)
+int spawn_own_directory(char *path, size_t size, struct err *err)
 {
 	ssize_t n = readlink("/proc/self/exe", path, size - 1);
 	char *slash;
@@ -63,7 +63,7 @@ int spawn_programs_find(struct spawn_programs *ret, const char *vmm, const char 
 {
 	static char directory[PATH_MAX];
 	struct err ignored = ERR_INIT;
-	int r = own_directory(directory, sizeof(directory), err);
+	int r = spawn_own_directory(directory, sizeof(directory), err);
 
 	if (r == 0)
 		r = find(directory, libexec, "casemate-vmm", "VMM", vmm, ret->vmm, err);

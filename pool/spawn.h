@@ -43,6 +43,9 @@ struct spawn_options {
 	const struct launch_jail *jail;	/* NULL: none but the VMM's own */
 };
 
+/* Where this very program lies. Returns 0 or -errno. */
+int spawn_own_directory(char *path, size_t size, struct err *err);
+
 /*
  * Beside this very program, then where an installation puts them. Names given by the caller
  * (NULL: none) come first. An image that is not there is no error. Returns 0 or -errno.

@@ -501,6 +501,5 @@ int cmd_cp(int argc, char **argv)
 		to_guest(&k, w.rest[0], recursive);
 	else if (status == 0)
 		from_guest(&k, w.rest[1], recursive);
-	casemate_close(k.c);
-	return status ? status : k.worst;
+	return session_close(k.c, status ? status : k.worst);
 }

@@ -66,12 +66,6 @@ int files_fail(const struct casemate *c, const struct place *place)
 	return EXIT_GUEST;
 }
 
-static int end(struct casemate *c, int status)
-{
-	casemate_close(c);
-	return status;
-}
-
 /* One call for each place named; the worst status. */
 static int each(struct casemate *c, const struct words *w, unsigned int from, const char *verb)
 {
@@ -240,7 +234,7 @@ int cmd_stat(int argc, char **argv)
 		status = files_fail(c, &place);
 	else if (status == 0)
 		status = entries_show(c, words_own(&w, "--json") != NULL);
-	return end(c, status);
+	return session_close(c, status);
 }
 
 /* ---- cat ---- */
@@ -266,7 +260,7 @@ int cmd_cat(int argc, char **argv)
 			status = files_fail(c, &place);
 		worst = status > worst ? status : worst;
 	}
-	return end(c, worst);
+	return session_close(c, worst);
 }
 
 /* ---- Names ---- */
@@ -285,7 +279,7 @@ int cmd_mkdir(int argc, char **argv)
 	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false,
 			 "mkdir [options] VM:PATH...", &c, &status))
 		return status;
-	return end(c, each(c, &w, 0, "mkdir"));
+	return session_close(c, each(c, &w, 0, "mkdir"));
 }
 
 int cmd_rm(int argc, char **argv)
@@ -301,7 +295,7 @@ int cmd_rm(int argc, char **argv)
 	if (!words_begin(&w, rules, argc, argv, 1, WORDS_MAX, false, "rm [options] VM:PATH...",
 			 &c, &status))
 		return status;
-	return end(c, each(c, &w, 0, "rm"));
+	return session_close(c, each(c, &w, 0, "rm"));
 }
 
 int cmd_chmod(int argc, char **argv)
@@ -315,7 +309,7 @@ int cmd_chmod(int argc, char **argv)
 			 "chmod [options] OCTAL VM:PATH...", &c, &status))
 		return status;
 	status = words_add(&w, "mode=", w.rest[0]);
-	return end(c, status ? status : each(c, &w, 1, "chmod"));
+	return session_close(c, status ? status : each(c, &w, 1, "chmod"));
 }
 
 int cmd_mv(int argc, char **argv)
@@ -336,7 +330,7 @@ int cmd_mv(int argc, char **argv)
 		status = casemate_fail("mv stays in one VM; cp goes from and to the host");
 	if (status == 0 && files_call(c, &w, "mv", from.vm, from.path, to.path, NULL))
 		status = files_fail(c, &from);
-	return end(c, status);
+	return session_close(c, status);
 }
 
 /* ---- watch ---- */
@@ -381,15 +375,15 @@ int cmd_watch(int argc, char **argv)
 		return status;
 	status = place_read(w.rest[0], &place);
 	if (status)
-		return end(c, status);
+		return session_close(c, status);
 	if (casemate_watch(c, place.vm, place.path, w.words, &exec))
-		return end(c, files_fail(c, &place));
+		return session_close(c, files_fail(c, &place));
 	while ((status = casemate_watch_next(c, exec, -1)) >= 0 && casemate_items(c) > 0)
 		event_print(c, words_own(&w, "--json") != NULL);
 	if (status < 0 || casemate_code(c)[0]) {
 		status = !strcmp(casemate_code(c), "TIMEOUT") ? EXIT_TIMEOUT :
 			 files_fail(c, &place);
-		return end(c, status);
+		return session_close(c, status);
 	}
-	return end(c, 0);
+	return session_close(c, 0);
 }

@@ -9,12 +9,6 @@
 
 #define OPTION_USER	{ "--user", "user=", 'v', "UID[:GID]", "connect as this user of the guest" }
 
-static int end(struct casemate *c, int status)
-{
-	casemate_close(c);
-	return status;
-}
-
 int cmd_connect(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
@@ -29,7 +23,7 @@ int cmd_connect(int argc, char **argv)
 	if (!words_begin(&w, rules, argc, argv, 2, 2, false, "connect [options] NAME "
 			 "unix:PATH|tcp:PORT", &c, &status))
 		return status;
-	return end(c, session_connect(c, w.rest[0], w.rest[1], w.words));
+	return session_close(c, session_connect(c, w.rest[0], w.rest[1], w.words));
 }
 
 /* A path of ours from here on, not from where the daemon is. */
@@ -71,11 +65,11 @@ int cmd_forward(int argc, char **argv)
 	    casemate_forward(c, w.rest[0], listen, w.rest[2], w.words, &id) != 0)
 		status = session_fail(c);
 	if (status)
-		return end(c, status);
+		return session_close(c, status);
 	if (!words_own(&w, "--detach"))
-		return end(c, session_forward(c));
+		return session_close(c, session_forward(c));
 	printf("%llu %s\n", id, casemate_value(c, "listen"));
-	return end(c, 0);
+	return session_close(c, 0);
 }
 
 int cmd_forwards(int argc, char **argv)
@@ -99,7 +93,7 @@ int cmd_forwards(int argc, char **argv)
 		listing_json(c);
 	else if (status == 0)
 		listing_table(c, columns);
-	return end(c, status);
+	return session_close(c, status);
 }
 
 int cmd_unforward(int argc, char **argv)
@@ -112,5 +106,5 @@ int cmd_unforward(int argc, char **argv)
 	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "unforward [options] FORWARD", &c,
 			 &status))
 		return status;
-	return end(c, words_ask(c, &w, "unforward", w.rest[0], NULL));
+	return session_close(c, words_ask(c, &w, "unforward", w.rest[0], NULL));
 }

@@ -72,6 +72,5 @@ int run_kept(const struct run_options *o)
 	status = vm_create(c, o);
 	if (status == 0)
 		status = session_exec(c, o->keep, o->argv, words, o->tty);
-	casemate_close(c);
-	return status;
+	return session_close(c, status);
 }

@@ -15,6 +15,7 @@
 #include "api/path.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "pool/spawn.h"
 #include "tools/casemate/casemate.h"
 
 #define READY_FD	3
@@ -32,6 +33,12 @@ static const struct {
 	{ "paths are as the daemon sees them", "is the path right, and may the daemon read it?" },
 	{ "hello lists the verbs", "the daemon is older than this command: restart it" },
 };
+
+int session_close(struct casemate *c, int status)
+{
+	casemate_close(c);
+	return status;
+}
 
 int session_fail(const struct casemate *c)
 {
@@ -72,20 +79,6 @@ int session_path(const char *path, char *ret)
 	return 0;
 }
 
-/* casemated beside this program. */
-static int daemon_find(char *path)
-{
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
-	char *slash;
-
-	if (n <= 0)
-		return -errno;
-	path[n] = '\0';
-	slash = strrchr(path, '/');
-	strcpy(slash ? slash + 1 : path, "casemated");
-	return access(path, X_OK) < 0 ? -errno : 0;
-}
-
 static int daemon_spawn(const char *path, const char *socket, int told)
 {
 	const char *argv[] = { path, "--session", "--ready-fd", "3", "--socket", socket, NULL };
@@ -112,13 +105,16 @@ static int daemon_start(const char *socket)
 {
 	FD_CLEANUP int ready = -1, told = -1;
 	char path[PATH_MAX], text[512];
+	struct err err = ERR_INIT;
 	size_t have = 0;
 	ssize_t n;
 	int pair[2], r;
 
-	r = daemon_find(path);
-	if (r < 0)
-		return casemate_fail("casemated is not beside casemate: %s", strerror(-r));
+	if (spawn_own_directory(path, sizeof(path) - sizeof("/casemated"), &err) < 0)
+		return casemate_fail("%s", err.text);
+	strcat(path, "/casemated");
+	if (access(path, X_OK) < 0)
+		return casemate_fail("casemated is not beside casemate: %s", strerror(errno));
 	if (pipe2(pair, O_CLOEXEC) < 0)
 		return casemate_fail("cannot make a pipe: %s", strerror(errno));
 	ready = pair[0];

@@ -15,6 +15,9 @@
  */
 int session_open(struct casemate **ret, const char *socket, bool start);
 
+/* Closes it. Returns `status`, what the verb is to return. */
+int session_close(struct casemate *c, int status);
+
 /* Says on stderr what the daemon said, and what to do. Returns EXIT_CASEMATE. */
 int session_fail(const struct casemate *c);
 

@@ -105,10 +105,9 @@ int cmd_vm_snapshot(int argc, char **argv)
 	if (!words_begin(&w, rules, argc, argv, 1, 1, false, "snapshot [options] NAME -o FILE", &c,
 			 &status))
 		return status;
-	if (!has_file(&w)) {
-		casemate_close(c);
-		return casemate_fail("no -o FILE to save it to; see casemate help snapshot");
-	}
+	if (!has_file(&w))
+		return session_close(c, casemate_fail("no -o FILE to save it to; see casemate "
+						    "help snapshot"));
 	if (words_own(&w, "--quiet"))
 		progress_quiet();
 	watcher.socket = words_own(&w, "--socket");
@@ -116,7 +115,5 @@ int cmd_vm_snapshot(int argc, char **argv)
 	watch_begin(&watcher);
 	answer = words_call(c, &w, "snapshot", w.rest[0], NULL);
 	watch_end(&watcher);
-	status = answer ? session_fail(c) : 0;
-	casemate_close(c);
-	return status;
+	return session_close(c, answer ? session_fail(c) : 0);
 }

@@ -22,12 +22,6 @@
 				  "what then: end or suspend" }
 #define OPTION_IMAGE	{ "--image", "image=", 'p', "FILE", "its root image, if it has moved" }
 
-static int end(struct casemate *c, int status)
-{
-	casemate_close(c);
-	return status;
-}
-
 /* ---- exec ---- */
 
 int cmd_exec(int argc, char **argv)
@@ -49,9 +43,10 @@ int cmd_exec(int argc, char **argv)
 			 "[ARGUMENT]...", &c, &status))
 		return status;
 	if (!w.command || !w.command[0])
-		return end(c, casemate_fail("no command behind --; see casemate exec --help"));
-	return end(c, session_exec(c, w.rest[0], w.command, w.words,
-				   words_own(&w, "--tty") != NULL));
+		return session_close(c, casemate_fail("no command behind --; see casemate exec "
+						    "--help"));
+	return session_close(c, session_exec(c, w.rest[0], w.command, w.words,
+					     words_own(&w, "--tty") != NULL));
 }
 
 /* ---- ls, info ---- */
@@ -78,13 +73,13 @@ int cmd_ls(int argc, char **argv)
 			 &status))
 		return status;
 	if (w.rest_count)
-		return end(c, files_list(c, &w, w.rest[0]));
+		return session_close(c, files_list(c, &w, w.rest[0]));
 	status = words_ask(c, &w, "list", "usage=yes", NULL);
 	if (status == 0 && words_own(&w, "--json"))
 		listing_json(c);
 	else if (status == 0)
 		listing_table(c, columns);
-	return end(c, status);
+	return session_close(c, status);
 }
 
 static void info_json(const struct casemate *c)
@@ -142,7 +137,7 @@ int cmd_info(int argc, char **argv)
 		if (casemate_items(c) > 0)
 			listing_table(c, columns);
 	}
-	return end(c, status);
+	return session_close(c, status);
 }
 
 /* ---- kill, pause, resume, suspend ---- */
@@ -162,7 +157,7 @@ static int for_each_name(int argc, char **argv, const char *verb, const char *us
 
 		status = one ? one : status;
 	}
-	return end(c, status);
+	return session_close(c, status);
 }
 
 int cmd_kill(int argc, char **argv)
@@ -205,7 +200,7 @@ int cmd_fork(int argc, char **argv)
 		status = words_ask(c, &w, "fork", w.rest[1], NULL);
 	for (size_t i = 0; status == 0 && i < casemate_items(c); i++)
 		puts(casemate_item_value(c, i, "vm"));
-	return end(c, status);
+	return session_close(c, status);
 }
 
 int cmd_restore(int argc, char **argv)
@@ -231,7 +226,7 @@ int cmd_restore(int argc, char **argv)
 		status = words_ask(c, &w, "create", NULL, NULL);
 	if (status == 0)
 		puts(casemate_value(c, "vm"));
-	return end(c, status);
+	return session_close(c, status);
 }
 
 /* ---- template, pool ---- */
@@ -288,7 +283,7 @@ int cmd_template(int argc, char **argv)
 		status = casemate_fail("template list, add or remove? See casemate template "
 				       "--help");
 	}
-	return end(c, status);
+	return session_close(c, status);
 }
 
 static void answer_json(const struct casemate *c)
@@ -330,7 +325,7 @@ int cmd_pool(int argc, char **argv)
 	} else {
 		status = casemate_fail("pool status, set or memory? See casemate pool --help");
 	}
-	return end(c, status);
+	return session_close(c, status);
 }
 
 /* ---- events, metrics, stop ---- */
@@ -383,9 +378,9 @@ int cmd_events(int argc, char **argv)
 		else
 			event_show(c, &e);
 		if (fflush(stdout))
-			return end(c, EXIT_CASEMATE);
+			return session_close(c, EXIT_CASEMATE);
 	}
-	return end(c, status ? status : session_fail(c));
+	return session_close(c, status ? status : session_fail(c));
 }
 
 int cmd_metrics(int argc, char **argv)
@@ -403,7 +398,7 @@ int cmd_metrics(int argc, char **argv)
 	text = casemate_chunk(c, &len);
 	if (status == 0 && fwrite(text, 1, len, stdout) != len)
 		status = EXIT_CASEMATE;
-	return end(c, status);
+	return session_close(c, status);
 }
 
 int cmd_stop(int argc, char **argv)
@@ -418,5 +413,5 @@ int cmd_stop(int argc, char **argv)
 
 	if (!words_begin(&w, rules, argc, argv, 0, 0, false, "stop [options]", &c, &status))
 		return status;
-	return end(c, words_ask(c, &w, "stop", NULL, NULL));
+	return session_close(c, words_ask(c, &w, "stop", NULL, NULL));
 }
