@@ -84,6 +84,7 @@ def case_json(d):
     assert info['commands'][0]['attached'] is False
     status = strictly(casemate(d, 'pool', 'status', '--json'))
     assert status['vms'] == status['leased'] == 2 and status['draining'] is False
+    assert status['ready-mem'] == status['stored'] == 0
     path = os.path.join(d.dir, 'snap')
     casemate(d, 'snapshot', 'a', '-o', path)
     casemate(d, 'template', 'add', '12', path)

@@ -89,10 +89,11 @@ static bool is_in(const char *const *names, const char *name, size_t len)
 
 /* Everything else is somebody's text, even where it looks like a number. */
 static const char *const numbers[] = {
-	"accepted", "age", "clients", "connections", "count", "cpu", "cpu-at", "event", "exec",
-	"execs", "failed", "forward", "hits", "idle", "leased", "leases", "max", "mem", "missed",
-	"owner", "pid", "private", "ready", "rss", "saving", "starting", "stderr", "stdout",
-	"target", "templates", "time", "ttl-left", "vms", NULL,
+	"accepted", "age", "bytes", "clients", "connections", "count", "cpu", "cpu-at", "event",
+	"exec", "execs", "failed", "forward", "hits", "idle", "leased", "leases", "max", "mem",
+	"missed", "owner", "pid", "private", "ready", "ready-mem", "ready-mem-max", "rss",
+	"saving", "starting", "stderr", "stdout", "stored", "target", "templates", "time",
+	"ttl-left", "vms", NULL,
 };
 static const char *const bools[] = { "attached", "draining", "held", NULL };
 
