@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain client of the line protocol, for tests: no library of ours in between."""
+import contextlib
 import os
 import re
 import select
@@ -8,10 +9,12 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 BUILD = os.environ.get('CASEMATE_BUILD', os.path.join(ROOT, 'build'))
+CASEMATE = os.path.join(BUILD, 'casemate')
 SCALE = int(os.environ.get('CASEMATE_TIME_SCALE', '1'))
 LIMIT = 50 * SCALE
 WORD = re.compile(rb'''(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'])+''')
@@ -61,8 +64,8 @@ class Client:
         self.socket.connect(path)
         self.data = bytearray()
         self.later = []
-        if greet:
-            assert self.line().sign == '+'
+        if greet and (line := self.line()).sign != '+':
+            raise Refused(line)
 
     def close(self):
         self.socket.close()
@@ -244,3 +247,34 @@ def eventually(what, text, limit=LIMIT):
         if time.monotonic() > end:
             raise AssertionError(text)
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def together(function, items):
+    """function(item) in a thread each, while the body runs; then the first error of any."""
+    errors = []
+
+    def one(item):
+        try:
+            function(item)
+        except Exception as e:      # noqa: to be told by the main thread
+            errors.append(e)
+    threads = [threading.Thread(target=one, args=(item,)) for item in items]
+    for t in threads:
+        t.start()
+    try:
+        yield
+    finally:
+        for t in threads:
+            t.join()
+    if errors:
+        raise errors[0]
+
+
+def casemate(d, *argv, status=0, stdin=b'', limit=30, **env):
+    """The command at the daemon d, which is to end with that status: (stdout, stderr)."""
+    p = subprocess.run([CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, timeout=limit * SCALE,
+                       env=dict(os.environ, CASEMATE_SOCKET=d.path, **env))
+    assert p.returncode == status, f'{argv}: {p.returncode}, {p.stdout} {p.stderr}'
+    return p.stdout, p.stderr

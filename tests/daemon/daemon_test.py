@@ -13,9 +13,9 @@ import threading
 import time
 import traceback
 
-from client import BUILD, LIMIT, SCALE, Client, Daemon, Refused, eventually
+import client
+from client import BUILD, SCALE, Client, Daemon, Refused, eventually, together
 
-CASEMATE = os.path.join(BUILD, 'casemate')
 WINDOW = 262144
 
 
@@ -348,24 +348,17 @@ def case_200_claims(d):
     path = snapshot(d, c)
     c.ask(f'template add t file={path} target=20')
     eventually(lambda: c.ask('template list').items[0]['ready'] == '20', 'the pool is empty')
-    names, errors, lock = [], [], threading.Lock()
+    names, lock = [], threading.Lock()
     clients = [d.client() for _ in range(200)]
 
-    def claim(client):
-        try:
-            name = client.ask('create template=t')['vm']
-            out = client.run(name, 'echo', name)[0]
-            assert out == name.encode() + b'\n'
-            with lock:
-                names.append(name)
-        except Exception as e:      # noqa: to be told by the main thread
-            errors.append(e)
-    threads = [threading.Thread(target=claim, args=(x,)) for x in clients]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors, errors[0]
+    def claim(x):
+        name = x.ask('create template=t')['vm']
+        out = x.run(name, 'echo', name)[0]
+        assert out == name.encode() + b'\n'
+        with lock:
+            names.append(name)
+    with together(claim, clients):
+        pass
     assert len(set(names)) == 200
     for x in clients:
         x.close()
@@ -515,6 +508,19 @@ def case_broken_start(d):
 case_broken_start.kernel = 'never'
 
 
+def vmms_kill(d, stop, pause):
+    """One at random after each pause, until stop."""
+    rng = random.Random(0)
+    while time.monotonic() < stop:
+        time.sleep(pause)
+        pids = d.vmms()
+        if pids:
+            try:
+                os.kill(rng.choice(pids), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
 def case_churn(d):
     """kill -9 of VMMs and clients at random in many create, exec, kill cycles."""
     c = d.client()
@@ -542,23 +548,8 @@ def case_churn(d):
             except (Refused, EOFError, BrokenPipeError):
                 pass
             x.close()
-
-    def killer():
-        rng = random.Random(0)
-        while time.monotonic() < stop:
-            time.sleep(0.05)
-            pids = d.vmms()
-            if pids:
-                try:
-                    os.kill(rng.choice(pids), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-    threads = [threading.Thread(target=churn, args=(i,)) for i in range(6)]
-    threads.append(threading.Thread(target=killer))
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with together(churn, range(6)):
+        vmms_kill(d, stop, 0.05)
     for item in c.ask('list').items:
         try:
             c.ask('kill ' + item['vm'])
@@ -628,13 +619,8 @@ def case_drain(d):
 
 def case_command(d):
     """The command: streams, statuses, what it says."""
-    env = dict(os.environ, CASEMATE_SOCKET=d.path)
-
-    def casemate(*argv, status=0, stdin=b''):
-        p = subprocess.run([CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, env=env, timeout=30 * SCALE)
-        assert p.returncode == status, f'{argv}: {p.returncode}, {p.stderr}'
-        return p.stdout
+    def casemate(*argv, **how):
+        return client.casemate(d, *argv, **how)[0]
     assert casemate('run', '--keep', 'a', '--', 'echo', 'x') == b'x\n'
     data = random.randbytes(2000000)
     assert casemate('exec', 'a', '--', 'cat', stdin=data) == data
@@ -658,8 +644,8 @@ def case_command(d):
     casemate('template', 'remove', 't')
     casemate('kill', 'a', 'b', 'c')
     casemate('kill', 'a', status=125)
-    p = subprocess.run([os.path.join(BUILD, 'api/casemate-example'), 'echo', 'z'], env=env,
-                       stdout=subprocess.PIPE)
+    p = subprocess.run([os.path.join(BUILD, 'api/casemate-example'), 'echo', 'z'],
+                       stdout=subprocess.PIPE, env=dict(os.environ, CASEMATE_SOCKET=d.path))
     assert (p.returncode, p.stdout) == (0, b'z\n')
     casemate('stop')
     assert d.process.wait(10) == 0

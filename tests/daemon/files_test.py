@@ -7,12 +7,12 @@ import os
 import random
 import shutil
 import stat
-import subprocess
 import sys
 import time
 
+import client
 import daemon_test
-from client import SCALE, Refused, eventually
+from client import Refused, eventually
 
 WINDOW = 262144
 
@@ -199,13 +199,9 @@ def case_watch(d):
 
 
 def command(d):
-    env = dict(os.environ, CASEMATE_SOCKET=d.path, TZ='UTC')
-
     def casemate(*argv, status=0, stdin=b''):
-        p = subprocess.run([daemon_test.CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, env=env, timeout=60 * SCALE)
-        assert p.returncode == status, f'{argv}: {p.returncode}, {p.stdout} {p.stderr}'
-        return p.stderr if status else p.stdout
+        return client.casemate(d, *argv, status=status, stdin=stdin, limit=60,
+                               TZ='UTC')[status != 0]
     d.client().ask('create name=a')
     return casemate
 

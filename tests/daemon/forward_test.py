@@ -12,9 +12,10 @@ import sys
 import threading
 import time
 
+import client
 import daemon_test
-from client import SCALE, Refused, eventually
-from daemon_test import CASEMATE, LIMIT, Skip
+from client import CASEMATE, LIMIT, SCALE, Refused, eventually, together
+from daemon_test import Skip
 
 PIECE = 4096
 
@@ -242,20 +243,11 @@ def case_many(d):
         assert read_all(s).split()[0] == b'%d' % i
         s.close()
     assert forwards(c)[0]['accepted'] == '70'
-    errors = []
 
     def one(n):
-        try:
-            data = bytes([n]) * 100000
-            assert talk(address, data).split()[0] == b'100000'
-        except Exception as e:      # noqa: to be told by the main thread
-            errors.append(e)
-    threads = [threading.Thread(target=one, args=(n,)) for n in range(200)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors, errors[0]
+        assert talk(address, bytes([n]) * 100000).split()[0] == b'100000'
+    with together(one, range(200)):
+        pass
 
 
 def case_quota(d):
@@ -544,11 +536,8 @@ def case_churn(d):
             except (Refused, EOFError, OSError):
                 pass
             x.close()
-    threads = [threading.Thread(target=churn, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with together(churn, range(6)):
+        pass
     c = d.client()
     eventually(lambda: not c.ask('list').items, 'VMs are left')
     assert not [n for n in os.listdir(d.dir) if n.startswith('s') and n != 'snap'], 'sockets'
@@ -605,19 +594,11 @@ def case_initd(d):
         except ConnectionResetError:
             pass
     assert 'No such file' in forwards(c)[3]['trouble'], forwards(c)[3]
-    errors = []
 
     def one(n):
-        try:
-            assert talk(address, bytes([n]) * 300000) == bytes([n]) * 300000
-        except Exception as e:      # noqa: to be told by the main thread
-            errors.append(e)
-    threads = [threading.Thread(target=one, args=(n,)) for n in range(60)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors, errors[0]
+        assert talk(address, bytes([n]) * 300000) == bytes([n]) * 300000
+    with together(one, range(60)):
+        pass
     eventually(lambda: not c.ask('info a').items, 'commands go on')
 
 
@@ -628,11 +609,8 @@ def case_command(d):
     """casemate connect and casemate forward."""
     env = dict(os.environ, CASEMATE_SOCKET=d.path)
 
-    def casemate(*argv, status=0, stdin=b''):
-        p = subprocess.run([CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, env=env, timeout=30 * SCALE)
-        assert p.returncode == status, f'{argv}: {p.returncode}, {p.stderr}'
-        return p.stdout, p.stderr
+    def casemate(*argv, **how):
+        return client.casemate(d, *argv, **how)
     casemate('run', '--keep', 'a', '--', 'echo', 'x')
     data = random.randbytes(2000000)
     assert casemate('connect', 'a', 'unix:/echo', stdin=data)[0] == data

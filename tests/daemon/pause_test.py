@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 
-from client import BUILD, SCALE, Refused, eventually
-from daemon_test import main, snapshot
+from client import BUILD, SCALE, Refused, eventually, together
+from daemon_test import main, snapshot, vmms_kill
 
 
 def state(c, name):
@@ -372,23 +372,8 @@ def case_still_churn(d):
             except (Refused, EOFError, BrokenPipeError):
                 pass
             x.close()
-
-    def killer():
-        rng = random.Random(0)
-        while time.monotonic() < stop:
-            time.sleep(0.1)
-            pids = d.vmms()
-            if pids:
-                try:
-                    os.kill(rng.choice(pids), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-    threads = [threading.Thread(target=churn, args=(i,)) for i in range(6)]
-    threads.append(threading.Thread(target=killer))
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with together(churn, range(6)):
+        vmms_kill(d, stop, 0.1)
 
 
 # ---- Pools ----
@@ -463,9 +448,9 @@ def case_roll_under_load(d):
     path = snapshot(d, c)
     c.ask(f'template add t file={path} target=4')
     stop = time.monotonic() + 3 * SCALE
-    names, errors, lock = [], [], threading.Lock()
+    names, lock = [], threading.Lock()
 
-    def lease():
+    def lease(_):
         x = d.client()
         try:
             while time.monotonic() < stop:
@@ -474,20 +459,14 @@ def case_roll_under_load(d):
                 with lock:
                     names.append(name)
                 x.ask(f'kill {name}')
-        except Exception as e:      # noqa: to be told by the main thread
-            errors.append(e)
-        x.close()
-    threads = [threading.Thread(target=lease) for _ in range(8)]
-    for t in threads:
-        t.start()
+        finally:
+            x.close()
     rolled = 0
-    while time.monotonic() < stop:
-        c.ask(f'template add t file={path} replace=yes hold={"yes" if rolled % 2 else "no"}')
-        rolled += 1
-        time.sleep(0.1)
-    for t in threads:
-        t.join()
-    assert not errors, errors[0]
+    with together(lease, range(8)):
+        while time.monotonic() < stop:
+            c.ask(f'template add t file={path} replace=yes hold={"yes" if rolled % 2 else "no"}')
+            rolled += 1
+            time.sleep(0.1)
     assert len(set(names)) == len(names) > rolled > 3, (len(names), rolled)
     eventually(lambda: pools(c) == {'t': 4}, f'{pools(c)}')
 

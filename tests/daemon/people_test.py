@@ -15,21 +15,18 @@ import sys
 import termios
 import time
 
+import client
 import daemon_test
-from client import SCALE
+from client import CASEMATE, SCALE
 
-CASEMATE = daemon_test.CASEMATE
 HOSTILE = b'\xff\x1b]0;x\x07"\\\xe2\x82\xac\xc2\x9b\xef\xbf\xbd \xe2\x80\xae'
 
 
-def casemate(d, *argv, status=0, stdin=b'', more=None):
+def casemate(d, *argv, **how):
     """Its stdout; stderr in casemate.err."""
-    env = dict(os.environ, CASEMATE_SOCKET=d.path, LC_ALL='C', **(more or {}))
-    p = subprocess.run([CASEMATE, *argv], input=stdin, stdout=subprocess.PIPE,
-                       stderr=subprocess.PIPE, env=env, timeout=30 * SCALE)
-    assert p.returncode == status, f'{argv}: {p.returncode}, {p.stdout} {p.stderr}'
-    casemate.err = p.stderr.decode(errors='replace')
-    return p.stdout
+    out, err = client.casemate(d, *argv, LC_ALL='C', **how)
+    casemate.err = err.decode(errors='replace')
+    return out
 
 
 def no_duplicates(pairs):
@@ -349,7 +346,7 @@ def case_doctor_of_a_full_disk(d):
 def case_errors(d):
     """One line each, which says what to do next."""
     def says(text, *argv, more=None):
-        casemate(d, *argv, status=125, more=more)
+        casemate(d, *argv, status=125, **(more or {}))
         assert casemate.err.count('\n') == 1 and text in casemate.err, casemate.err
     none = os.path.join(d.dir, 'none')
     text = os.path.join(d.dir, 'text')

@@ -10,11 +10,10 @@ import signal
 import socket
 import struct
 import sys
-import threading
 import time
 
 import daemon_test
-from client import BUILD, SCALE, Daemon, Refused, eventually
+from client import BUILD, SCALE, Refused, eventually, together
 from daemon_test import Skip
 
 SPAWN, CHILD, KILL, STOP = 3, 4, 6, 8
@@ -132,19 +131,14 @@ def case_engine_killed_at_random(d):
                 done[0] += 1
             except LOST:
                 time.sleep(0.01)
-
-    threads = [threading.Thread(target=churn, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
     rng = random.Random(3)
     kills = 0
-    while time.monotonic() < stop:
-        # Long enough to be no row of short lives.
-        time.sleep(1.1 + rng.random())
-        engine_kill(d)
-        kills += 1
-    for t in threads:
-        t.join()
+    with together(churn, range(4)):
+        while time.monotonic() < stop:
+            # Long enough to be no row of short lives.
+            time.sleep(1.1 + rng.random())
+            engine_kill(d)
+            kills += 1
     assert done[0] > 5 and kills > 2, (done, kills)
     engine_kill(d)
     c = d.client()

@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 
-from client import Client, Daemon, Refused, eventually
+from client import Client, Daemon, Refused, eventually, together
 from privsep_test import cgroups_left
 
 CLIENTS = 8
-LOST = (Refused, EOFError, OSError, TimeoutError, AssertionError)
+LOST = (Refused, EOFError, OSError, TimeoutError)
 
 
 class Soak:
@@ -80,13 +80,9 @@ class Soak:
                 pass
 
     def run(self):
-        threads = [threading.Thread(target=self.worker, args=(i,)) for i in range(CLIENTS)]
-        threads.append(threading.Thread(target=self.killer))
         before = self.daemon.fds()
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        with together(self.worker, range(CLIENTS)):
+            self.killer()
         c = self.daemon.client()
         for item in c.ask('list').items:
             c.ask(f'kill {item["vm"]}')
