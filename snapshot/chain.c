@@ -24,6 +24,15 @@ void snapshot_step(const struct snapshot *snapshot, uint64_t chunks)
 		p->step(p->arg, chunks * SNAPSHOT_CHUNK, snapshot->page_count * SNAPSHOT_PAGE);
 }
 
+bool snapshot_holds(const struct snapshot *snapshot, uint64_t chunk)
+{
+	uint64_t any = 0;
+
+	for (size_t i = 0; i < CHUNK_BLOCKS; i++)
+		any |= snapshot->held[chunk * CHUNK_BLOCKS + i];
+	return any;
+}
+
 /* ---- Verifying ---- */
 
 /* What one of the threads has. */
@@ -95,14 +104,12 @@ static int chunk_verify(void *worker, uint64_t chunk, struct err *err)
 {
 	struct verify *v = worker;
 	uint8_t digest[SNAPSHOT_DIGEST];
-	uint64_t any = 0;
+	bool any = snapshot_holds(v->snapshot, chunk);
 	int r = 0;
 
 	digest_begin(&v->digest);
-	for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++) {
-		any |= v->snapshot->held[chunk * CHUNK_BLOCKS + i];
+	for (size_t i = 0; i < CHUNK_BLOCKS && r == 0; i++)
 		r = block_verify(v, chunk * CHUNK_BLOCKS + i, err);
-	}
 	if (r < 0)
 		return r;
 	if (any)
@@ -247,17 +254,37 @@ static int block_map(const struct snapshot *const *chain, size_t count, uint64_t
 	return 0;
 }
 
+/* The full file's chunks that hold anything; the others stay anonymous, in huge pages if those
+ * were asked for. */
+static int full_map(const struct snapshot *full, uint8_t *addr, struct err *err)
+{
+	uint64_t chunks = full->page_count * SNAPSHOT_PAGE / SNAPSHOT_CHUNK, chunk = 0, first;
+
+	if (madvise(addr, chunks * SNAPSHOT_CHUNK, MADV_DONTNEED) < 0)
+		return err_set_errno(err, errno, "cannot clear memory for the snapshot");
+	while (chunk < chunks) {
+		if (!snapshot_holds(full, chunk)) {
+			chunk++;
+			continue;
+		}
+		for (first = chunk; chunk < chunks && snapshot_holds(full, chunk); chunk++)
+			;
+		if (mmap(addr + first * SNAPSHOT_CHUNK, (chunk - first) * SNAPSHOT_CHUNK,
+			 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+			 full->fd, (off_t)(full->data_offset + first * SNAPSHOT_CHUNK)) ==
+		    MAP_FAILED)
+			return err_set_errno(err, errno, "cannot map the snapshot's memory");
+	}
+	return 0;
+}
+
 int snapshot_map(const struct snapshot *const *chain, size_t count, void *addr,
 		 struct err *err)
 {
 	int r = snapshot_check_chain(chain, count, err);
 
-	if (r < 0)
-		return r;
-	if (mmap(addr, chain[0]->page_count * SNAPSHOT_PAGE, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, chain[0]->fd,
-		 (off_t)chain[0]->data_offset) == MAP_FAILED)
-		return err_set_errno(err, errno, "cannot map the snapshot's memory");
+	if (r == 0)
+		r = full_map(chain[0], addr, err);
 	for (uint64_t i = 0; i < chain[0]->page_count / BLOCK_PAGES && r == 0; i++)
 		r = block_map(chain, count, i, (uint8_t *)addr + i * BLOCK_SIZE, err);
 	return r;

@@ -40,6 +40,8 @@ struct snapshot_source {
 	const uint8_t *memory;		/* RAM, linear, a multiple of SNAPSHOT_CHUNK */
 	uint64_t size;
 	const uint64_t *dirty;		/* one bit a page, NULL: a full snapshot */
+	const uint64_t *unused;	/* one bit a page: of no use to the guest, left
+					 * out; NULL: none is known */
 	const struct snapshot_id *parent;	/* with dirty */
 };
 
@@ -105,18 +107,23 @@ int snapshot_follows(const struct snapshot *child, const struct snapshot *parent
 /* Whether a chain is one: the first full, each of the others following the one before. */
 int snapshot_check_chain(const struct snapshot *const *chain, size_t count, struct err *err);
 
+/* Whether the file holds any page of the chunk. */
+bool snapshot_holds(const struct snapshot *snapshot, uint64_t chunk);
+
 /*
  * Puts the memory of a chain (chain[0] full, each of the others following the one before) at
- * addr, which is a private mapping of memory_size bytes: the full file is mapped over it
- * copy-on-write, the others are read into it. Returns 0 or -errno with err set.
+ * addr, which is a private anonymous mapping of memory_size bytes: each 2 MiB of which the full
+ * file holds anything are mapped over it copy-on-write, the others' pages are read into it.
+ * Returns 0 or -errno with err set.
  */
 int snapshot_map(const struct snapshot *const *chain, size_t count, void *addr,
 		 struct err *err);
 
 /*
  * Folds a chain into one full snapshot with the last one's state: the same file that a full
- * snapshot at that moment would have been. What is read is checked against its digests on the
- * way. As snapshot_write(); holds 4 MiB of memory at a time.
+ * snapshot at that moment would have been, but for pages that the guest had freed by then. What
+ * is read is checked against its digests on the way. As snapshot_write(); holds 4 MiB of memory
+ * at a time.
  */
 int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,
 		     struct snapshot_id *ret_id, struct err *err);

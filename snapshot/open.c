@@ -238,11 +238,8 @@ static int parts_check(struct snapshot *snapshot, const struct header *header, s
 			       (unsigned long long)pages,
 			       (unsigned long long)header->pages_held);
 	for (uint64_t i = 0; i < header->memory_size / SNAPSHOT_CHUNK; i++) {
-		uint64_t any = 0;
-
-		for (size_t j = 0; j < CHUNK_BLOCKS; j++)
-			any |= snapshot->held[i * CHUNK_BLOCKS + j];
-		if (!any && memcmp(snapshot->digests[i], none, sizeof(none)) != 0)
+		if (!snapshot_holds(snapshot, i) &&
+		    memcmp(snapshot->digests[i], none, sizeof(none)) != 0)
 			return err_set(err, EINVAL, "section digests has one for memory at "
 				       "0x%llx, where nothing is held",
 				       (unsigned long long)(i * SNAPSHOT_CHUNK));

@@ -28,9 +28,10 @@ static const struct field machine_fields[] = {
 	FIELD_NUMBER(struct saved_machine, realtime_ns, FIELD_DECIMAL),
 	FIELD_NUMBER(struct saved_machine, generation, FIELD_DECIMAL),
 	FIELD_VARYING(struct saved_machine, image_path, FIELD_TEXT, SNAPSHOT_PATH_MAX),
+	FIELD_NUMBER_SINCE(struct saved_machine, free_map, FIELD_HEX, 2, 0),
 };
 static const struct field_table machine_table =
-	FIELD_TABLE("machine", 1, struct saved_machine, machine_fields);
+	FIELD_TABLE("machine", 2, struct saved_machine, machine_fields);
 
 /* ---- cpuid ---- */
 

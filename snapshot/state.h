@@ -43,6 +43,7 @@ struct saved_machine {
 	uint64_t realtime_ns;		/* the host's clock then, since 1970 */
 	uint64_t generation;		/* the clock page's */
 	struct snapshot_bytes image_path;	/* where the image was, for a person's ease */
+	uint32_t free_map;		/* abi/platform.h: CM_PLAT_FREE_MAP */
 };
 
 struct saved_cpuid_entry {

@@ -272,11 +272,13 @@ static int source_chunk(void *arg, unsigned int worker, uint64_t chunk,
 
 	(void)worker;
 	*ret_data = source->memory + chunk * SNAPSHOT_CHUNK;
-	if (source->dirty)
-		memcpy(ret_pages, source->dirty + chunk * CHUNK_BLOCKS,
-		       CHUNK_BLOCKS * sizeof(uint64_t));
-	else
-		memset(ret_pages, 0xff, CHUNK_BLOCKS * sizeof(uint64_t));
+	for (size_t i = 0; i < CHUNK_BLOCKS; i++) {
+		size_t block = chunk * CHUNK_BLOCKS + i;
+
+		ret_pages[i] = source->dirty ? source->dirty[block] : UINT64_MAX;
+		if (source->unused)
+			ret_pages[i] &= ~source->unused[block];
+	}
 	return 0;
 }
 

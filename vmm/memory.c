@@ -162,9 +162,32 @@ void memory_mark(const struct memory *memory, const void *host, size_t len)
 		memory->dirty[page / 64] |= 1ull << (page % 64);
 }
 
+uint64_t *memory_free_map(const struct memory *memory, uint32_t frame)
+{
+	const struct memory_region *low = &memory->regions[MEMORY_LOW];
+	const struct memory_region *high = &memory->regions[MEMORY_HIGH];
+	uint64_t end = high->size ? high->gpa.v + high->size : low->size;
+	const uint8_t *map = memory_ram(memory, GPA((uint64_t)frame * MEMORY_PAGE),
+					end / MEMORY_PAGE / 8);
+	uint8_t *pages;
+
+	if (frame == 0 || !map)
+		return NULL;
+	pages = malloc(memory_bitmap_words(memory) * sizeof(uint64_t));
+	if (!pages)
+		return NULL;
+	/* Regions begin and end at multiples of 2 MiB: at whole words. */
+	memcpy(pages, map, low->size / MEMORY_PAGE / 8);
+	if (high->size)
+		memcpy(pages + low->size / MEMORY_PAGE / 8,
+		       map + high->gpa.v / MEMORY_PAGE / 8, high->size / MEMORY_PAGE / 8);
+	return (uint64_t *)(void *)pages;
+}
+
 void memory_done(struct memory *memory)
 {
 	free(memory->dirty);
+	free(memory->fresh);
 	map_done(&memory->ram);
 	map_done(&memory->image);
 	*memory = (struct memory){ .image_size = 0 };

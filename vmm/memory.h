@@ -47,6 +47,8 @@ struct memory {
 	struct memory_region regions[MEMORY_REGIONS];
 	uint64_t image_size;	/* bytes of the file; 0: no image */
 	uint64_t *dirty;	/* one bit a page of RAM that changed; NULL: not tracked */
+	uint8_t *fresh;		/* of a held VM and its children: whether the snapshot holds
+				 * nothing of each SNAPSHOT_CHUNK; else NULL */
 };
 
 /* Whether a guest may have this many bytes: err says why not. Returns 0 or -errno. */
@@ -84,6 +86,10 @@ size_t memory_bitmap_words(const struct memory *memory);
 /* Begins with no page changed. What the guest writes is added from KVM's log
  * (kvm_collect_dirty()); devices call memory_mark(). Returns 0 or -ENOMEM. */
 int memory_track(struct memory *memory);
+
+/* The guest's map of free pages (CM_PLAT_FREE_MAP) at that page frame, as such a bitmap of
+ * RAM, to be freed. NULL: there is none there, or no memory. */
+uint64_t *memory_free_map(const struct memory *memory, uint32_t frame);
 
 /* len bytes at a pointer from memory_ram() were written. */
 void memory_mark(const struct memory *memory, const void *host, size_t len);

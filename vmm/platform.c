@@ -66,6 +66,9 @@ int platform_access(struct platform *platform, uint64_t offset, unsigned int len
 		platform->ended = true;
 		platform->end = *value;
 		return 0;
+	case CM_PLAT_FREE_MAP:
+		platform->free_map = *value;
+		return 0;
 	default:
 		return -EPROTO;
 	}

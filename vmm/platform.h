@@ -29,6 +29,7 @@ struct platform {
 	bool flush;			/* there is console text to be sent soon */
 	bool ended;
 	uint32_t end;			/* enum cm_end, as the guest wrote it */
+	uint32_t free_map;		/* page frame of the map of free pages, or 0 */
 };
 
 /* Returns 0 or -ENOMEM. */

@@ -147,6 +147,8 @@ static _Noreturn void child_save(struct vm *vm, struct snapshot_state *state, in
 	struct snapshot_source source = { .memory = vm->memory.ram.addr,
 					  .size = memory_ram_size(&vm->memory),
 					  .dirty = incremental ? vm->request.changed : NULL,
+					  .unused = memory_free_map(&vm->memory,
+								     vm->platform.free_map),
 					  .parent = incremental ? &vm->base : NULL };
 	struct child_report r = { .index = 0 };
 	struct err err = ERR_INIT;
@@ -236,6 +238,7 @@ static int machine_save(const struct vm *vm, struct saved_machine *m, struct err
 	m->monotonic_ns = clock_monotonic(&vm->clock, m->tsc);
 	m->realtime_ns = time_ns(CLOCK_REALTIME);
 	m->generation = vm->clock.generation;
+	m->free_map = vm->platform.free_map;
 	if (path && snapshot_bytes_set(&m->image_path, path, (uint32_t)strlen(path)) < 0)
 		return err_set(err, ENOMEM, "no memory to save the VM's state");
 	return 0;

@@ -429,6 +429,7 @@ static int init_from_state(struct vm *vm, const struct snapshot_state *state, st
 	if (r == 0)
 		r = console_load(&vm->console, &state->console, err);
 	vm->clock.monotonic_ns = state->machine.monotonic_ns;
+	vm->platform.free_map = state->machine.free_map;
 	memcpy(vm->kernel_digest, state->machine.kernel_digest, sizeof(vm->kernel_digest));
 	relay_set_restored(&vm->relay);
 	return r == 0 ? events_init(vm, err) : r;
@@ -440,6 +441,24 @@ int vm_track(struct vm *vm, struct err *err)
 		return err_set(err, ENOMEM, "no memory to note which pages change");
 	vm->tracked = kvm_track_dirty(&vm->kvm, &vm->memory, err) == 0;
 	return vm->tracked ? 0 : err->code;
+}
+
+/* Which 2 MiB of a held VM no file has anything of. */
+static int fresh_note(struct vm *vm, const struct snapshot *const *chain, size_t count,
+		      struct err *err)
+{
+	size_t chunks = (size_t)(memory_ram_size(&vm->memory) / SNAPSHOT_CHUNK);
+	uint8_t *fresh = malloc(chunks);
+
+	if (!fresh)
+		return err_set(err, ENOMEM, "no memory for the held VM");
+	memset(fresh, 1, chunks);
+	for (size_t i = 0; i < count; i++)
+		for (size_t chunk = 0; chunk < chunks; chunk++)
+			if (snapshot_holds(chain[i], chunk))
+				fresh[chunk] = 0;
+	vm->memory.fresh = fresh;
+	return 0;
 }
 
 /* The chain's memory and its last state. */
@@ -459,6 +478,8 @@ static int chain_load(struct vm *vm, struct snapshot_state *ret_state, struct er
 		r = memory_init(&vm->memory, last->state.machine.memory_size, err);
 	if (r == 0)
 		r = snapshot_map(chain, o->snapshot_count, vm->memory.ram.addr, err);
+	if (r == 0 && o->hold)
+		r = fresh_note(vm, chain, o->snapshot_count, err);
 	vm->base = last->id;
 	if (r == 0) {
 		*ret_state = last->state;

@@ -77,8 +77,12 @@ static _Noreturn void probe_collect(struct vm *vm)
 
 	if (kvm_collect_dirty(&vm->kvm, &vm->memory, &err) < 0)
 		_exit(125);
-	for (size_t i = 0; i < words; i++)
+	for (size_t i = 0; i < words; i++) {
+		/* Untouched 2 MiB come as one page when the child wants them, if it does. */
+		if (vm->memory.fresh[i * 64 * MEMORY_PAGE / SNAPSHOT_CHUNK])
+			vm->memory.dirty[i] = 0;
 		count += (uint64_t)__builtin_popcountll(vm->memory.dirty[i]);
+	}
 	if (count <= PAGES_MAX) {
 		memcpy(log->pages, vm->memory.dirty, words * sizeof(uint64_t));
 		atomic_store(&log->done, 1);

@@ -4,7 +4,8 @@
  * and on hosts with shadow paging the fault is most of what a lease costs. So the held VM
  * forks one child for itself, a probe, which resumes, runs /bin/true, and leaves KVM's log of
  * what was written in memory that both share; it is nobody's and ends there. Later children
- * have those pages copied in a few calls before they run.
+ * have those pages copied in a few calls before they run, but for what lies where the snapshot
+ * holds nothing: there a first touch brings a huge page, which an idle child can do without.
  *
  * A probe that fails, or is not done yet, costs children nothing but that help.
  */

@@ -70,6 +70,7 @@ void cpu_report(struct strbuf *sb);
 /* ---- the end ---- */
 void arch_end(unsigned code) NORETURN;	/* enum cm_end */
 void arch_stage(unsigned stage);	/* enum cm_stage */
+void arch_free_map(paddr_t map);	/* page_free_map() */
 void arch_serial_write(const char *s, size_t n);
 
 #endif

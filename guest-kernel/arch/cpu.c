@@ -291,6 +291,11 @@ void arch_stage(unsigned stage)
 	*mmio(CM_PLATFORM_GPA + CM_PLAT_STAGE) = stage;
 }
 
+void arch_free_map(paddr_t map)
+{
+	*mmio(CM_PLATFORM_GPA + CM_PLAT_FREE_MAP) = (uint32_t)(map >> PAGE_SHIFT);
+}
+
 void arch_serial_write(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

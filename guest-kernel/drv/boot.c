@@ -41,6 +41,7 @@ static void memory_start(void)
 		reserved[n++].end = ALIGN_UP(machine.initrd_end, PAGE_SIZE);
 	}
 	page_init(machine.ram, machine.nram, reserved, n);
+	arch_free_map(page_free_map());
 }
 
 void kernel_main(paddr_t fdt)

@@ -23,6 +23,7 @@
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/drv/drv.h"
 #include "guest-kernel/fs/vfs.h"
+#include "guest-kernel/mm/page.h"
 
 #define QUEUE_SIZE	32
 #define RX_BUFFERS	16
@@ -49,6 +50,7 @@ static struct console {
 	struct waitq rx_wait, tx_wait;
 	struct mutex tx_lock;		/* keeps one write(2) together */
 	bool open;
+	uint64_t generation;		/* that initd was told last; 0: none yet */
 } console;
 
 static uint32_t reg_read(unsigned off)
@@ -309,6 +311,9 @@ static long channel_ioctl(struct file *f, unsigned cmd, unsigned long arg)
 	random_bytes(&b, 1);		/* notices a new generation and mixes its entropy */
 	r.generation = clock_generation();
 	r.realtime_ns = clock_realtime_ns();
+	if (console.generation != 0 && console.generation != r.generation)
+		page_scattered_last();
+	console.generation = r.generation;
 	return copy_to_user((void __user *)arg, &r, sizeof(r));
 }
 

@@ -40,6 +40,13 @@ struct phys_range {
 void page_init(const struct phys_range *ram, unsigned nram,
 	       const struct phys_range *reserved, unsigned nreserved);
 
+/* Where the map of free pages is (CM_PLAT_FREE_MAP); npages bits, in whole pages. */
+paddr_t page_free_map(void);
+
+/* This is a new VM with another's memory: blocks of less than 2 MiB that are free now are used
+ * only when there are no others. */
+void page_scattered_last(void);
+
 struct page *page_alloc(unsigned order, unsigned flags);	/* NULL: out of memory */
 void page_get(struct page *p);
 void page_put(struct page *p);			/* frees at zero */

@@ -12,6 +12,12 @@
 #define CM_PLAT_SERIAL		0x04	/* low byte goes to the guest's console log */
 #define CM_PLAT_STAGE		0x08	/* enum cm_stage: the VMM notes the time */
 #define CM_PLAT_END		0x0c	/* enum cm_end: the guest is finished, never returns */
+/* The page frame at which the guest keeps its map of free pages; 0, as at the start: nowhere.
+ * Bit n of the map, counted from bit 0 of its first byte, is set while the content of page
+ * frame n is of no use to the guest, who clears it before it gives the page content that is.
+ * A snapshot leaves such pages out: a VM made from it finds zeros there, or what it found in
+ * the snapshot that this one continues. */
+#define CM_PLAT_FREE_MAP	0x10
 
 #ifdef __ASSEMBLER__
 #define CM_END_DOUBLE_FAULT	4

@@ -48,6 +48,22 @@ test_resident_command() {
 	want_clean
 }
 
+# What the guest has freed is not in the file, and takes no room there.
+test_freed_memory() {
+	run --save "$T/t" -- sh -c 'put() { yes $((6 * 7))$1 | head -c $2; }
+		put kept 100000 >/tmp/kept; put gone 30000000 >/tmp/gone; rm /tmp/gone'
+	want_status 0
+	tr '\n' ' ' <"$T/t" | grep -aq '42kept 42kept 42kept' || fail 'the file is not in it'
+	if tr '\n' ' ' <"$T/t" | grep -aq '42gone 42gone 42gone'; then
+		fail 'the removed file is in it'
+	fi
+	[ "$(stat -c %b "$T/t")" -lt 40000 ] || fail "blocks: $(stat -c %b "$T/t")"
+	from "$T/t" -- sh -c 'wc -c </tmp/kept; yes | head -c 30000000 >/tmp/x; wc -c </tmp/x'
+	want_status 0
+	want_out $'100000\n30000000'
+	want_clean
+}
+
 test_time_and_chance() {
 	local now past ask='date +%s; cut -d. -f1 /proc/uptime
 		cat /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1'

@@ -66,8 +66,9 @@ test_inspect_json() {
 # What the document says is enough to read the files, and is what is printed of them.
 test_a_second_reader() {
 	local f
-	gzip -dc "$here/golden/v1.gz" >"$T/golden"
-	for f in "$D/a.0" "$D/a.1" "$D/b.1" "$T/golden"; do
+	gzip -dc "$here/golden/v1.gz" >"$T/v1"
+	gzip -dc "$here/golden/v2.gz" >"$T/v2"
+	for f in "$D/a.0" "$D/a.1" "$D/b.1" "$T/v1" "$T/v2"; do
 		snapshot inspect --json "$f"
 		want_status 0
 		"$here/reader.py" "$here/../../docs/SNAPSHOT-FORMAT.md" "$f" <"$T/out" \

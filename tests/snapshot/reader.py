@@ -29,8 +29,8 @@ def tables(document):
 
 
 class Reader:
-    def __init__(self, every, data):
-        self.every, self.data, self.at = every, data, 0
+    def __init__(self, every, data, version=1):
+        self.every, self.data, self.at, self.version = every, data, 0, version
 
     def take(self, size):
         assert self.at + size <= len(self.data), 'beyond the end'
@@ -66,11 +66,21 @@ class Reader:
     def table(self, name):
         fields = {}
         for field, kind, notes in self.every[name]:
-            fields[field] = self.value(kind, notes, fields)
+            since = re.match(r'version (\d+); (\d+) in older files', notes)
+            if since and self.version < int(since[1]):
+                fields[field] = int(since[2])
+            else:
+                fields[field] = self.value(kind, notes, fields)
         return fields
 
 
-def read(every, data):
+def versions(document):
+    """{name of a section: its newest version}"""
+    rows = re.findall(r'^\| \d+ \| (\w+) \| (\d+) \|', document, re.M)
+    return {name: int(version) for name, version in rows}
+
+
+def read(every, newest, data):
     """(header, {name: table or bytes}), all checked as the document says."""
     page = Reader(every, data[:PAGE])
     header = page.table('header')
@@ -85,12 +95,13 @@ def read(every, data):
     end, last, parts = PAGE, 0, {}
     for section in header['sections']:
         content = data[end:end + section['length']]
-        assert section['offset'] == end and section['type'] > last and section['version'] == 1
+        assert section['offset'] == end and section['type'] > last
         assert hashlib.sha256(content).digest() == section['digest']
         end, last = end + section['length'], section['type']
         name = names[section['type']]
         if section['type'] < 64:
-            reader = Reader(every, content)
+            assert 1 <= section['version'] <= newest[name], f'version of {name}'
+            reader = Reader(every, content, section['version'])
             content = reader.table(name)
             assert reader.at == section['length'], 'bytes are left over'
         parts[name] = content
@@ -142,9 +153,10 @@ def same(ours, theirs):
 
 def main():
     with open(sys.argv[1], encoding='utf-8') as f:
-        every = tables(f.read())
+        document = f.read()
+    every, newest = tables(document), versions(document)
     with open(sys.argv[2], 'rb') as f:
-        header, parts = read(every, f.read())
+        header, parts = read(every, newest, f.read())
     told = json.load(sys.stdin)
     assert told['id'] == header['id'].hex()
     for name in 'machine', 'cpuid', 'vcpu', 'console':

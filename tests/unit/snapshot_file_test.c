@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "snapshot/file.h"
+#include "snapshot/pages.h"
 #include "snapshot/sections.h"
 #include "tests/snapshot/made.h"
 
@@ -146,6 +147,67 @@ static void test_chain(void)
 		close(a);
 		close(b);
 	}
+}
+
+/* A file of that memory, opened. */
+static void made_write(const struct snapshot_source *source, uint64_t seed,
+		       struct snapshot *ret)
+{
+	struct snapshot_state state;
+	struct err err = ERR_INIT;
+	struct snapshot_id id;
+	int fd = made_fd();
+
+	made_state(&state, seed);
+	CU_ASSERT_EQUAL(snapshot_write(fd, &state, source, &id, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(made_open(fd, ret), 0);
+	CU_ASSERT_EQUAL(snapshot_verify(ret, &err), 0);
+	snapshot_state_done(&state);
+}
+
+/* Pages that are of no use are not in the file: zeros, or what the parent has. */
+static void test_unused(void)
+{
+	uint8_t *memory = made_memory(), *target = made_memory();
+	uint64_t dirty[MADE_WORDS] = { 0 }, unused[MADE_WORDS] = { 0 };
+	struct snapshot_source source = { .memory = memory, .size = MADE_SIZE };
+	struct snapshot files[2];
+	const struct snapshot *chain[] = { &files[0], &files[1] };
+	struct err err = ERR_INIT;
+
+	memset(memory, 1, MADE_SIZE);
+	unused[0] = 2;				/* page 1 */
+	for (size_t i = 0; i < CHUNK_BLOCKS; i++)
+		unused[CHUNK_BLOCKS + i] = UINT64_MAX;	/* the second chunk */
+	source.unused = unused;
+	made_write(&source, 1, &files[0]);
+	CU_ASSERT_EQUAL(files[0].pages_held, 2 * SNAPSHOT_CHUNK / SNAPSHOT_PAGE - 1);
+	memset(target, 7, MADE_SIZE);
+	CU_ASSERT_EQUAL(snapshot_map(chain, 1, target, &err), 0);
+	CU_ASSERT(target[0] == 1 && target[2 * SNAPSHOT_PAGE] == 1);
+	CU_ASSERT(page_is_zero(target + SNAPSHOT_PAGE));
+	CU_ASSERT(target[SNAPSHOT_CHUNK - 1] == 1 && target[2 * SNAPSHOT_CHUNK] == 1);
+	for (size_t at = 0; at < SNAPSHOT_CHUNK; at += SNAPSHOT_PAGE)
+		CU_ASSERT(page_is_zero(target + SNAPSHOT_CHUNK + at));
+
+	/* Page 1 is in use again, page 2 no longer; both have changed. */
+	memset(memory, 2, 3 * SNAPSHOT_PAGE);
+	dirty[0] = 7;
+	unused[0] = 4;
+	source.dirty = dirty;
+	source.parent = &files[0].id;
+	made_write(&source, 1, &files[1]);
+	CU_ASSERT_EQUAL(files[1].pages_held, 2);
+	CU_ASSERT_EQUAL(snapshot_map(chain, 2, target, &err), 0);
+	CU_ASSERT(target[0] == 2 && target[SNAPSHOT_PAGE] == 2);
+	CU_ASSERT(target[2 * SNAPSHOT_PAGE] == 1 && target[3 * SNAPSHOT_PAGE] == 1);
+	CU_ASSERT_STRING_EQUAL(err.text, "");
+	for (size_t i = 0; i < 2; i++) {
+		close(files[i].fd);
+		snapshot_close(&files[i]);
+	}
+	munmap(memory, MADE_SIZE);
+	munmap(target, MADE_SIZE);
 }
 
 static void chain_refused(const struct snapshot *const *chain, size_t count, const char *part)
@@ -406,6 +468,7 @@ static void golden_check(const char *name)
 static void test_golden(void)
 {
 	golden_check("v1");
+	golden_check("v2");
 }
 
 int main(int argc, char **argv)
@@ -421,6 +484,7 @@ int main(int argc, char **argv)
 	CU_add_test(suite, "state", test_state);
 	CU_add_test(suite, "no pages", test_no_pages);
 	CU_add_test(suite, "chain", test_chain);
+	CU_add_test(suite, "unused pages", test_unused);
 	CU_add_test(suite, "chains refused", test_chain_refusals);
 	CU_add_test(suite, "disk full", test_disk_full);
 	CU_add_test(suite, "unfinished", test_unfinished);

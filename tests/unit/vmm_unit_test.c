@@ -89,6 +89,43 @@ static void test_memory_hole(void)
 	memory_done(&large);
 }
 
+/* Bits of the guest's page frames become bits of RAM's pages, around the hole. */
+static void test_memory_free_map(void)
+{
+	static const uint64_t low = CM_RAM_LOW_MAX / MEMORY_PAGE;
+	const uint64_t high = CM_RAM_HIGH_GPA / MEMORY_PAGE;
+	uint32_t frame = 512, last = 32 * MIB / MEMORY_PAGE - 1;
+	struct err err = ERR_INIT;
+	struct memory large;
+	uint64_t *map, *pages;
+
+	CU_ASSERT_PTR_NULL(memory_free_map(&memory, 0));
+	CU_ASSERT_PTR_NULL(memory_free_map(&memory, last + 1));
+	CU_ASSERT_PTR_NULL(memory_free_map(&memory, UINT32_MAX));
+	map = memory_ram(&memory, GPA((uint64_t)last * MEMORY_PAGE), MEMORY_PAGE);
+	map[last / 64] = 1ull << 63 | 1;
+	pages = memory_free_map(&memory, last);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(pages);
+	CU_ASSERT(pages[last / 64] == (1ull << 63 | 1) && pages[0] == 0);
+	free(pages);
+	map[last / 64] = 0;
+	/* All of it must lie in RAM: 128 KiB for 4 GiB. */
+	if (memory_init(&large, 4096 * MIB, &err) < 0)
+		return;
+	CU_ASSERT_PTR_NULL(memory_free_map(&large, (uint32_t)low - 1));
+	map = memory_ram(&large, GPA((uint64_t)frame * MEMORY_PAGE), MEMORY_PAGE);
+	map[low / 64 - 1] = 2;
+	map[low / 64] = UINT64_MAX;		/* no RAM */
+	map[high / 64] = 4;
+	map[(high + 1024 * MIB / MEMORY_PAGE) / 64 - 1] = 8;
+	pages = memory_free_map(&large, frame);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(pages);
+	CU_ASSERT(pages[low / 64 - 1] == 2 && pages[low / 64] == 4 &&
+		  pages[memory_bitmap_words(&large) - 1] == 8);
+	free(pages);
+	memory_done(&large);
+}
+
 static void test_memory_image(void)
 {
 	struct err err = ERR_INIT;
@@ -450,7 +487,11 @@ static void test_platform(void)
 	CU_ASSERT_EQUAL(platform_access(&p, CM_PLAT_STAGE, 4, true, &value), -EPROTO);
 	CU_ASSERT_EQUAL(platform_access(&p, CM_PLAT_SERIAL, 1, true, &value), -EPROTO);
 	CU_ASSERT_EQUAL(platform_access(&p, CM_PLAT_SERIAL, 4, false, &value), -EPROTO);
-	CU_ASSERT_EQUAL(platform_access(&p, 0x10, 4, true, &value), -EPROTO);
+	CU_ASSERT_EQUAL(platform_access(&p, 0x14, 4, true, &value), -EPROTO);
+	value = 77;
+	CU_ASSERT_EQUAL(platform_access(&p, CM_PLAT_FREE_MAP, 4, true, &value), 0);
+	CU_ASSERT_EQUAL(p.free_map, 77);
+	CU_ASSERT_EQUAL(platform_access(&p, CM_PLAT_FREE_MAP, 4, false, &value), -EPROTO);
 	CU_ASSERT_PTR_NULL(platform_end_name(99));
 	platform_done(&p);
 }
@@ -510,6 +551,7 @@ int main(void)
 	CU_add_test(suite, "memory sizes", test_memory_sizes);
 	CU_add_test(suite, "memory bounds", test_memory_bounds);
 	CU_add_test(suite, "memory hole", test_memory_hole);
+	CU_add_test(suite, "memory free map", test_memory_free_map);
 	CU_add_test(suite, "memory image", test_memory_image);
 	CU_add_test(suite, "kernel files refused", test_elf_refusals);
 	CU_add_test(suite, "page tables", test_page_tables);

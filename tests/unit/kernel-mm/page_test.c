@@ -51,6 +51,23 @@ static bool is_zero(struct page *p, unsigned order)
 	return true;
 }
 
+static bool told_free(const struct page *p)
+{
+	const uint8_t *map = phys_to_virt(page_free_map());
+
+	return map[page_to_pfn(p) / 8] >> page_to_pfn(p) % 8 & 1;
+}
+
+/* Whether the host is told so of all of a block. */
+static bool block_told(const struct page *p, unsigned order, bool is_free)
+{
+	for (unsigned k = 0; k < 1u << order; k++) {
+		if (told_free(p + k) != is_free)
+			return false;
+	}
+	return true;
+}
+
 static void slot_free(unsigned i)
 {
 	unsigned n = 1;
@@ -59,8 +76,10 @@ static void slot_free(unsigned i)
 		n = 1u << slot[i].order;
 		page_split(slot[i].p);
 	}
+	CU_ASSERT(block_told(slot[i].p, slot[i].order, false));
 	for (unsigned k = 0; k < n; k++)
 		page_put(slot[i].p + k);
+	CU_ASSERT(block_told(slot[i].p, slot[i].order, true));
 	slot[i].p = NULL;
 }
 
@@ -91,6 +110,8 @@ static void test_pages(void)
 				  0);
 			mark(i);
 		}
+		if (n % 700 == 0)
+			page_scattered_last();
 		if (n % 500 == 0)
 			CU_ASSERT(page_check() == mem_stats.free_pages);
 		CU_ASSERT(mem_stats.free_pages + used == mem_stats.total_pages);
@@ -103,6 +124,42 @@ static void test_pages(void)
 	/* Everything has merged: the largest blocks can be had again. */
 	CU_ASSERT_PTR_NOT_NULL(page_alloc(PAGE_MAX_ORDER, PA_NOWAIT));
 	CU_ASSERT_PTR_NULL(page_alloc(PAGE_MAX_ORDER + 1, 0));
+}
+
+/* Small blocks that were set aside come when there is nothing else, and not before. */
+static void test_scattered(void)
+{
+	static bool aside[RAM_SIZE >> PAGE_SHIFT];
+	struct page *p[2048], *q;
+	unsigned again = 0;
+
+	support_init();
+	for (unsigned i = 0; i < 2048; i++)
+		p[i] = page_alloc(0, 0);
+	for (unsigned i = 0; i < 2048; i += 2) {
+		aside[page_to_pfn(p[i])] = true;
+		page_put(p[i]);
+	}
+	page_scattered_last();
+	page_scattered_last();		/* nothing more */
+	CU_ASSERT(page_check() == mem_stats.free_pages);
+	while ((q = page_alloc(0, PA_NOWAIT)) != NULL) {
+		if (aside[page_to_pfn(q)] && again++ == 0)
+			CU_ASSERT_PTR_NULL(page_alloc(9, PA_NOWAIT));
+	}
+	CU_ASSERT(again > 0);
+	CU_ASSERT(page_check() == mem_stats.free_pages);
+	/* A block that was set aside merges with one that was not. */
+	support_init();
+	for (unsigned i = 0; i < 2048; i++)
+		p[i] = page_alloc(0, 0);
+	for (unsigned i = 0; i < 2048; i += 2)
+		page_put(p[i]);
+	page_scattered_last();
+	for (unsigned i = 1; i < 2048; i += 2)
+		page_put(p[i]);
+	CU_ASSERT(page_check() == mem_stats.total_pages);
+	CU_ASSERT_PTR_NOT_NULL(page_alloc(PAGE_MAX_ORDER, PA_NOWAIT));
 }
 
 static void test_frontier(void)
@@ -179,8 +236,9 @@ static void test_ranges(void)
 		n++;
 	}
 	CU_ASSERT(n == mem_stats.total_pages);
-	/* 0x180000 + 0x401000 + 0x1fff000 bytes, less 12288 descriptors of 16 bytes */
-	CU_ASSERT(n == 0x180 + 0x401 + 0x1fff - 48);
+	/* 0x180000 + 0x401000 + 0x1fff000 bytes, less 12288 descriptors of 16 bytes and as many
+	 * bits */
+	CU_ASSERT(n == 0x180 + 0x401 + 0x1fff - 48 - 1);
 }
 
 /* ---- kmalloc ---- */
@@ -283,6 +341,7 @@ int main(void)
 	CU_initialize_registry();
 	s = CU_add_suite("kernel-mm-page", NULL, NULL);
 	CU_add_test(s, "random blocks", test_pages);
+	CU_add_test(s, "scattered", test_scattered);
 	CU_add_test(s, "frontier", test_frontier);
 	CU_add_test(s, "references", test_references);
 	CU_add_test(s, "odd ranges", test_ranges);

@@ -14,6 +14,7 @@
 
 #include "world.h"
 
+#include "abi/guestctl.h"
 #include "guest-kernel/drv/drv.h"
 
 #define RING_PAGES 40
@@ -25,13 +26,18 @@ struct machine machine;
 
 static uint8_t frames[RING_PAGES][4096] __attribute__((aligned(4096)));
 static struct page pages[RING_PAGES];
-static unsigned npages;
+static unsigned npages, set_aside;
 
 struct page *page_alloc(unsigned order, unsigned flags)
 {
 	if (npages == RING_PAGES)
 		return NULL;
 	return &pages[npages++];
+}
+
+void page_scattered_last(void)
+{
+	set_aside++;
 }
 
 paddr_t page_to_phys(const struct page *p)
@@ -201,6 +207,21 @@ static void test_streams(void)
 	CU_ASSERT_EQUAL(channel.ops->poll(&channel, NULL) & (KPOLLIN | KPOLLOUT), KPOLLOUT);
 }
 
+/* What initd is told; memory is prepared once in each VM that is made from another. */
+static void test_resumed(void)
+{
+	struct cm_resumed r;
+
+	for (unsigned i = 0; i < 6; i++) {
+		if (i % 2 == 0)
+			world_clock.generation = 1 + i;
+		CU_ASSERT_EQUAL(channel.ops->ioctl(&channel, CM_IOC_RESUMED, (unsigned long)&r),
+				0);
+		CU_ASSERT_EQUAL(r.generation, world_clock.generation);
+		CU_ASSERT_EQUAL(set_aside, i / 2);
+	}
+}
+
 int main(void)
 {
 	CU_pSuite s;
@@ -208,6 +229,7 @@ int main(void)
 	CU_initialize_registry();
 	s = CU_add_suite("kernel console", NULL, NULL);
 	CU_add_test(s, "streams over a device that stops and starts", test_streams);
+	CU_add_test(s, "resumed", test_resumed);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	int failed = (int)CU_get_number_of_failures();
