@@ -32,6 +32,7 @@ def case_install():
     shutil.rmtree(ROOT, ignore_errors=True)
     run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', ROOT)
     for name in ('bin/casemate', 'bin/casemated', 'libexec/casemate/casemate-vmm',
+                 'libexec/casemate/casemate-kernel', 'libexec/casemate/casemate-initd',
                  'include/casemate.h', 'casemate.pc', 'libcasemate.so', 'man1/casemate.1',
                  'man3/libcasemate.3', 'man8/casemated.8', 'casemated.service',
                  'casemated.socket'):
