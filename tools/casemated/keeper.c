@@ -305,9 +305,11 @@ static int store_open(struct keeper *k, struct err *err)
 		return err_set(err, ENAMETOOLONG, "the state directory's path is too long");
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_set_errno(err, errno, "cannot make the directory %s", path);
-	r = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	/* It is the engine's user's, and root need not be one who may read everything. */
+	r = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	k->parent.store = r;
-	if (r < 0 || (jail->has_user && fchown(r, jail->uid, jail->gid) < 0))
+	if (r < 0 || (jail->has_user && fchownat(r, "", jail->uid, jail->gid,
+						 AT_EMPTY_PATH) < 0))
 		return err_set_errno(err, errno, "cannot give the engine the directory %s", path);
 	return 0;
 }
