@@ -9,7 +9,7 @@ build='gcc libc6-dev meson ninja-build pkg-config python3 musl-tools
 	liburing-dev libncurses-dev libseccomp-dev libfdt-dev libssl-dev libcunit1-dev'
 image='busybox-static erofs-utils'
 rehearsal='qemu-system-x86 qemu-system-common busybox-static gcc libc6-dev python3'
-test='clang-format clang bubblewrap'
+test='clang-format clang bubblewrap systemd'
 bench='qemu-system-x86 runc bubblewrap busybox-static'
 
 wanted=

@@ -44,9 +44,9 @@ build_image
 
 logs=$BUILD/meson-logs
 rm -f "$logs"/{host,kvm,machine,shadow,userland}.json "$BUILD"-asan/meson-logs/asan.json
-host=(--suite unit --suite fuzz --suite lint)
+host=(--suite unit --suite fuzz --suite lint --suite systemd)
 export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
-echo "== On this host: unit, fuzz, lint"
+echo "== On this host: unit, fuzz, lint, systemd"
 meson test -C "$BUILD" --no-rebuild --logbase host --print-errorlogs -t 2 "${host[@]}" "$@" \
 	</dev/null || true
 if [ "${CASEMATE_TEST_ASAN:-1}" = 1 ]; then
