@@ -465,18 +465,30 @@ def case_second_daemon(d):
     assert d.client().ask('list')
 
 
+def activate(d, listener, *options):
+    """As systemd starts it, with a socket that is not the daemon's to keep."""
+    code = ('import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ["LISTEN_FDS"] = "1";'
+            'os.environ["LISTEN_PID"] = str(os.getpid()); os.execv(sys.argv[2], sys.argv[2:])')
+    argv = [a.replace('/run/', '/other/') for a in d.argv]
+    return subprocess.Popen([sys.executable, '-c', code, str(listener.fileno()), *argv, *options],
+                            pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+
+
 def case_socket_activation(d):
     """A socket that systemd made and keeps."""
     path = os.path.join(d.dir, 'passed.sock')
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
-    code = ('import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ["LISTEN_FDS"] = "1";'
-            'os.environ["LISTEN_PID"] = str(os.getpid()); os.execv(sys.argv[2], sys.argv[2:])')
-    argv = [a.replace('/run/', '/other/') for a in d.argv]
-    p = subprocess.Popen([sys.executable, '-c', code, str(listener.fileno()), *argv],
-                         pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL)
+    # One that does not start says so to those who wait, or it would be started again for them.
+    for status, *options in (1, '--group', 'nobodys'), (1, '--vmm', '/nowhere'), (2, '--bogus'):
+        waiting = [Client(path, greet=False) for _ in range(3)]
+        assert activate(d, listener, *options).wait(10 * SCALE) == status
+        for c in waiting:
+            line = c.line()
+            assert line.sign == '-FAILED' and 'could not start' in repr(line), line
+    p = activate(d, listener)
     c = Client(path)
     c.ask('create name=a')
     assert c.run('a', 'echo', 'x')[0] == b'x\n'

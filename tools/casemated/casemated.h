@@ -33,6 +33,8 @@ struct options {
 /* Return what the process ends with. */
 int keeper_main(const struct options *options, int argc, char **argv);
 int engine_main(const struct options *options);
+/* Instead of keeper_main(), where the options are wrong: tells who waits at systemd's socket. */
+void keeper_refuse(void);
 
 /* Of --group; *ret_has is false without it. Returns 0 or -errno with err set. */
 int group_find(const struct options *options, bool *ret_has, gid_t *ret_group,

@@ -32,6 +32,7 @@
 #include "tools/casemated/confine.h"
 
 #define FIRST_PASSED_FD	3
+#define LISTEN_BACKLOG	1024
 #define LOCK_WAIT_NS	1000000000
 #define LOCK_TRIES	50
 
@@ -131,6 +132,30 @@ static int socket_passed(void)
 	return FIRST_PASSED_FD;
 }
 
+/* Clients that wait at a socket which is not ours to close would have us started again, for
+ * ever. Strangers among them are told no more than that there is nothing. */
+static void clients_refuse(int listener)
+{
+	static const char text[] = "-FAILED \"casemated could not start\" "
+				   "hint=\"its log says why (journalctl -u casemated)\"\n";
+
+	if (listener < 0)
+		return;
+	fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK);
+	for (int i = 0; i < LISTEN_BACKLOG; i++) {
+		FD_CLEANUP int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd < 0)
+			return;
+		(void)!send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+}
+
+void keeper_refuse(void)
+{
+	clients_refuse(socket_passed());
+}
+
 static int socket_make(struct keeper *k, struct err *err)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -158,7 +183,7 @@ static int socket_make(struct keeper *k, struct err *err)
 		      chmod(k->socket, 0660) < 0))
 		return err_set_errno(err, errno, "cannot give the socket to group %s",
 				     k->options->group);
-	if (listen(fd, 1024) < 0)
+	if (listen(fd, LISTEN_BACKLOG) < 0)
 		return err_set_errno(err, errno, "cannot listen at %s", k->socket);
 	k->parent.listener = fd_take(&fd);
 	return 0;
@@ -319,6 +344,9 @@ static int keeper_begin(struct keeper *k, int argc, char **argv, struct err *err
 	const struct options *o = k->options;
 	int r;
 
+	k->parent.listener = socket_passed();
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
 	descriptors_drop(o);
 	descriptors_raise();
 	r = paths_choose(k, err);
@@ -340,7 +368,6 @@ static int keeper_begin(struct keeper *k, int argc, char **argv, struct err *err
 	k->parent.say = on_say;
 	k->parent.processes.files = &k->files;
 	k->parent.processes.state_dir = k->state;
-	k->parent.listener = socket_passed();
 	if (k->parent.listener < 0)
 		r = socket_make(k, err);
 	if (r == 0)
@@ -349,8 +376,6 @@ static int keeper_begin(struct keeper *k, int argc, char **argv, struct err *err
 		r = confine_choose(o, k->state, &k->parent, err);
 	if (r == 0)
 		r = store_open(k, err);
-	unsetenv("LISTEN_PID");
-	unsetenv("LISTEN_FDS");
 	return r < 0 ? r : parent_init(&k->parent, err);
 }
 
@@ -366,11 +391,14 @@ int keeper_main(const struct options *options, int argc, char **argv)
 	k.parent.children_fd = -1;
 	if (keeper_begin(&k, argc, argv, &err) < 0) {
 		fprintf(stderr, "casemated: %s\n", err.text);
+		clients_refuse(k.parent.listener);
 		if (k.made_socket)
 			unlink(k.socket);
 		return 1;
 	}
 	r = evloop_run(&k.loop);
+	if (r < 0 || k.parent.result < 0)
+		clients_refuse(k.parent.listener);
 	if (k.made_socket)
 		unlink(k.socket);
 	parent_done(&k.parent);

@@ -196,6 +196,8 @@ int main(int argc, char **argv)
 	argv += engine;
 	if (parse(&o, argc, argv, &err) < 0) {
 		fprintf(stderr, "casemated: %s\n", err.text);
+		if (!engine)
+			keeper_refuse();
 		return 2;
 	}
 	if (o.help) {
