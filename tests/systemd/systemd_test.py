@@ -5,6 +5,7 @@ TAP; names of cases may be given. With CASEMATE_SYSTEMD_VMS=real its VMs are rea
 VMMs have none (tests/daemon/fake_vmm.c). Each case begins with socket and service as they are
 after an installation and leaves no process and no control group of the service."""
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -139,12 +140,15 @@ def case_socket(s):
 
 
 def case_start(s):
-    """Started by name it takes the socket, and is up when systemctl says so."""
+    """Started by name it takes the socket, makes its directory where that is missing, and is up
+    when systemctl says so."""
+    shutil.rmtree(s.container.path(STORE))
     s.run('systemctl', 'start', 'casemated.service')
     assert s.show('ActiveState') == 'active'
     main = s.show('MainPID')
     assert s.client().ask('hello')
     assert s.show('MainPID') == main
+    assert os.stat(s.container.path(STORE)).st_uid != 0
 
 
 def case_confined(s):
