@@ -16,12 +16,13 @@
 #include "snapshot/pages.h"
 #include "snapshot/parallel.h"
 
-void snapshot_step(const struct snapshot *snapshot, uint64_t chunks)
+int snapshot_step(const struct snapshot *snapshot, uint64_t chunks, struct err *err)
 {
 	const struct snapshot_progress *p = snapshot->progress;
 
-	if (p)
-		p->step(p->arg, chunks * SNAPSHOT_CHUNK, snapshot->page_count * SNAPSHOT_PAGE);
+	if (p && !p->step(p->arg, chunks * SNAPSHOT_CHUNK, snapshot->page_count * SNAPSHOT_PAGE))
+		return err_set(err, ECANCELED, "it is not wanted any more");
+	return 0;
 }
 
 bool snapshot_holds(const struct snapshot *snapshot, uint64_t chunk)
@@ -119,9 +120,7 @@ static int chunk_verify(void *worker, uint64_t chunk, struct err *err)
 			       "digest does not fit)",
 			       (unsigned long long)(chunk * SNAPSHOT_CHUNK),
 			       (unsigned long long)((chunk + 1) * SNAPSHOT_CHUNK));
-	if (v->tells)
-		snapshot_step(v->snapshot, chunk + 1);
-	return 0;
+	return v->tells ? snapshot_step(v->snapshot, chunk + 1, err) : 0;
 }
 
 /* Between the last section and memory: less than a chunk of zeros. */

@@ -62,9 +62,10 @@ struct snapshot_section {
 	uint8_t digest[SNAPSHOT_DIGEST];
 };
 
-/* Told how much of memory was gone through, in bytes, by the thread that asked for it. */
+/* Told how much of memory was gone through, in bytes, by the thread that asked for it. False:
+ * what is being done is to end, with -ECANCELED. */
 struct snapshot_progress {
-	void (*step)(void *arg, uint64_t done, uint64_t total);
+	bool (*step)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
 };
 
@@ -85,8 +86,9 @@ struct snapshot {
 	uint8_t (*digests)[SNAPSHOT_DIGEST];	/* one a chunk */
 };
 
-/* Tells snapshot->progress, if it is set, that so many chunks are done. */
-void snapshot_step(const struct snapshot *snapshot, uint64_t chunks);
+/* Tells snapshot->progress, if it is set, that so many chunks are done. Returns 0, or
+ * -ECANCELED with err set. */
+int snapshot_step(const struct snapshot *snapshot, uint64_t chunks, struct err *err);
 
 /* Reads and checks. Returns 0, or -errno with err saying what is wrong and where. */
 int snapshot_open(struct snapshot *ret, int fd, struct err *err);

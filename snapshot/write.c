@@ -363,9 +363,7 @@ static int fold_chunk(void *arg, unsigned int worker, uint64_t chunk,
 			return r;
 	}
 	*ret_data = buffer;
-	if (worker == 0)
-		snapshot_step(fold->chain[fold->count - 1], chunk + 1);
-	return 0;
+	return worker == 0 ? snapshot_step(fold->chain[fold->count - 1], chunk + 1, err) : 0;
 }
 
 int snapshot_compact(const struct snapshot *const *chain, size_t count, int fd,

@@ -100,13 +100,14 @@ int snapshot_files_check(const struct snapshot_files *files)
 	return 0;
 }
 
-static void on_step(void *arg, uint64_t done, uint64_t total)
+static bool on_step(void *arg, uint64_t done, uint64_t total)
 {
 	const struct snapshot_file *file = arg;
 	char what[64];
 
 	snprintf(what, sizeof(what), "%s %.40s", file->doing, file->path);
 	progress_bytes(what, done, total);
+	return true;
 }
 
 void snapshot_progress_say(struct snapshot_file *file, const char *doing)
