@@ -249,6 +249,8 @@ static void client_free(struct client *c)
 
 		list_remove(&p->link);
 		p->client = NULL;
+		if (p->lost)
+			p->lost(p);
 	}
 	if (c->events)
 		list_remove(&c->observer.link);

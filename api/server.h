@@ -80,6 +80,9 @@ struct pending {
 	struct client *client;		/* NULL: gone */
 	char tag[LINE_TAG_MAX + 1];
 	bool untagged;
+	/* The client is gone; NULL: what was begun goes on. Ends what it does not go on with, and
+	 * then the request (pending_end()). */
+	void (*lost)(struct pending *pending);
 };
 
 /* A command whose streams go to a client. */

@@ -59,10 +59,10 @@ static int pool_numbers(const struct request *q, struct template *t)
 	uint64_t target = t->target, max;
 	struct err err = ERR_INIT;
 
-	if (option_number(q, "target", 10000, &target) < 0)
+	if (option_number(q, "target", POOL_READY_MAX, &target) < 0)
 		return -EINVAL;
 	max = target > t->max ? target : t->max;
-	if (option_number(q, "max", 10000, &max) < 0)
+	if (option_number(q, "max", POOL_READY_MAX, &max) < 0)
 		return -EINVAL;
 	if (template_pool_set(t, (uint32_t)target, (uint32_t)max, &err) < 0) {
 		reply_err(q->client, q->line->tag, &err);
@@ -71,35 +71,66 @@ static int pool_numbers(const struct request *q, struct template *t)
 	return 0;
 }
 
-static int template_new(const struct request *q)
+struct adding {
+	struct pending pending;
+	struct template *template;
+};
+
+/* What nobody was told of is not there. */
+static void adding_lost(struct pending *pending)
 {
-	const char *path = NULL, *image = NULL;
-	bool hold = true, replace = false;
-	struct err err = ERR_INIT;
-	struct template *t;
+	struct adding *w = (struct adding *)pending;
+
+	template_forget(w->template);
+	pending_end(pending);
+}
+
+static int template_options_read(const struct request *q, struct template_options *o)
+{
+	uint64_t target = 0, max = 0;
 	int r = options_known(q, 3, "file image hold replace target max");
 
+	*o = (struct template_options){ .name = q->line->words[2], .hold = true,
+					.has_target = option(q, "target"),
+					.has_max = option(q, "max") };
 	if (r == 0)
-		r = option_path(q, "file", &path);
+		r = option_path(q, "file", &o->path);
 	if (r == 0)
-		r = option_path(q, "image", &image);
+		r = option_path(q, "image", &o->image);
 	if (r == 0)
-		r = option_bool(q, "hold", &hold);
+		r = option_bool(q, "hold", &o->hold);
 	if (r == 0)
-		r = option_bool(q, "replace", &replace);
+		r = option_bool(q, "replace", &o->replace);
+	if (r == 0)
+		r = option_number(q, "target", POOL_READY_MAX, &target);
+	if (r == 0)
+		r = option_number(q, "max", POOL_READY_MAX, &max);
 	if (r < 0)
 		return r;
-	if (!path)
-		return fail(q, EINVAL, "template add wants file=PATH");
-	r = template_add(q->client->server->pool, q->line->words[2], path, image, hold, replace,
-			 &t, &err);
-	if (r < 0) {
-		reply_err(q->client, q->line->tag, &err);
+	o->target = (uint32_t)target;
+	o->max = (uint32_t)max;
+	return o->path ? 0 : fail(q, EINVAL, "template add wants file=PATH");
+}
+
+static int template_new(const struct request *q)
+{
+	struct template_options o;
+	struct err err = ERR_INIT;
+	struct adding *w;
+	int r = template_options_read(q, &o);
+
+	if (r < 0)
 		return r;
+	w = pending_new(q, sizeof(*w), pending_done);
+	if (!w)
+		return -ENOMEM;
+	w->pending.lost = adding_lost;
+	r = template_add(q->client->server->pool, &o, &w->pending.waiter, &w->template, &err);
+	if (r < 0) {
+		reply_err_retry(q->client, q->line->tag, &err,
+				r == -EBUSY ? OPENINGS_RETRY_NS : 0);
+		pending_end(&w->pending);
 	}
-	r = pool_numbers(q, t);
-	if (r == 0)
-		reply_ok(q);
 	return r;
 }
 
@@ -114,10 +145,19 @@ static struct template *request_template(const struct request *q, size_t word)
 	return t;
 }
 
+static int template_drop(const struct request *q)
+{
+	const char *name = q->line->count > 2 ? q->line->words[2] : "";
+
+	if (template_remove_named(q->client->server->pool, name) < 0)
+		return fail(q, ENOENT, "there is no template %.64s", name);
+	reply_ok(q);
+	return 0;
+}
+
 static int verb_template(const struct request *q)
 {
 	const char *what = q->line->words[1];
-	struct template *t;
 
 	if (!strcmp(what, "list"))
 		return template_list(q);
@@ -125,15 +165,10 @@ static int verb_template(const struct request *q)
 		return -EACCES;
 	if (q->line->count >= 3 && !strcmp(what, "add"))
 		return template_new(q);
-	if (strcmp(what, "remove"))
-		return fail(q, EINVAL, "usage: template list, template add NAME file=PATH, "
-			    "template remove NAME");
-	t = request_template(q, 2);
-	if (!t)
-		return -ENOENT;
-	template_remove(t);
-	reply_ok(q);
-	return 0;
+	if (!strcmp(what, "remove"))
+		return template_drop(q);
+	return fail(q, EINVAL, "usage: template list, template add NAME file=PATH, "
+		    "template remove NAME");
 }
 
 /* ---- pool ---- */

@@ -34,6 +34,10 @@ static const char *state_name(const struct vm *vm)
 struct create {
 	struct pending pending;
 	bool bound;
+	struct vm_options options;	/* while a snapshot is opened for it */
+	struct template *template;
+	struct pool *pool;
+	char name[POOL_NAME_MAX + 1], label[POOL_LABEL_MAX + 1];
 };
 
 static void vm_reply(struct client *c, const char *tag, const struct vm *vm)
@@ -61,6 +65,53 @@ static void created(struct waiter *waiter, void *what, const struct err *err)
 		vm_kill(vm, "unbound", NULL, "the client that asked for it is gone");
 	}
 	pending_end(&w->pending);
+}
+
+/* The snapshot is open, or cannot be used. */
+static void create_opened(struct waiter *waiter, void *what, const struct err *failed)
+{
+	struct create *w = (struct create *)list_entry(waiter, struct pending, waiter);
+	struct err err = failed ? *failed : (struct err)ERR_INIT;
+	struct vm *vm;
+
+	w->pending.lost = NULL;
+	w->options.template = what;
+	waiter->done = created;
+	if (!failed && vm_new(w->pool, &w->options, &vm, &err) == 0)
+		vm_wait_ready(vm, waiter);
+	if (what)
+		template_put(what);
+	if (err.code)
+		created(waiter, NULL, &err);
+}
+
+static void create_lost(struct pending *pending)
+{
+	struct create *w = (struct create *)pending;
+
+	template_forget(w->template);
+	pending_end(pending);
+}
+
+/* Of a snapshot: that is opened first, and the line is gone by then. */
+static int create_from(struct create *w, const struct vm_options *o, const char *from,
+		       struct err *err)
+{
+	int r = pool_vm_admit(w->pool, o, 0, 1, true, err);
+
+	if (r == 0 && o->name)
+		r = pool_vm_name_admit(w->pool, o->name, err);
+	if (r < 0)
+		return r;
+	w->options = *o;
+	if (o->name)
+		w->options.name = strcpy(w->name, o->name);
+	if (o->label)
+		w->options.label = strcpy(w->label, o->label);
+	w->options.image = NULL;	/* the template has it */
+	w->pending.waiter.done = create_opened;
+	w->pending.lost = create_lost;
+	return template_once(w->pool, from, o->image, &w->pending.waiter, &w->template, err);
 }
 
 /* idle and what is done when it is over. */
@@ -145,19 +196,19 @@ static int verb_create(const struct request *q)
 	if (!w)
 		return -ENOMEM;
 	w->bound = bound;
-	if (t)
+	w->pool = pool;
+	if (t) {
 		r = template_lease(t, &o, !wait, &w->pending.waiter, &vm, &err);
-	else if (from)
-		r = template_once(pool, from, o.image, &o.template, &err);
-	if (r == 0 && !t)
+	} else if (from) {
+		r = create_from(w, &o, from, &err);
+	} else {
 		r = vm_new(pool, &o, &vm, &err);
-	if (r == 0 && !t)
-		vm_wait_ready(vm, &w->pending.waiter);
-	if (o.template)
-		template_put(o.template);
+		if (r == 0)
+			vm_wait_ready(vm, &w->pending.waiter);
+	}
 	if (r < 0) {
-		reply_err_retry(q->client, q->line->tag, &err, t && r == -EBUSY ?
-				template_retry_ns(t) : 0);
+		reply_err_retry(q->client, q->line->tag, &err, r != -EBUSY ? 0 :
+				t ? template_retry_ns(t) : OPENINGS_RETRY_NS);
 		pending_end(&w->pending);
 	}
 	return r;

@@ -56,9 +56,13 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 	list_init(&pool->ended);
 	list_init(&pool->templates);
 	list_init(&pool->observers);
+	list_init(&pool->opening);
 	timer_init(&pool->ended_timer, on_ended_timer);
 	listener_clean(store);
 	suspend_store_clean(store);
+	r = openings_init(&pool->openings, loop, err);
+	if (r < 0)
+		return r;
 	r = link_open(pool, parent);
 	return r < 0 ? err_set_errno(err, r, "cannot speak to the parent") : 0;
 }
@@ -72,6 +76,8 @@ void pool_done(struct pool *pool)
 {
 	struct exec *exec;
 
+	pool_templates_drop(pool);
+	openings_done(&pool->openings);
 	list_for_each(exec, &pool->ended, struct exec, link)
 		exec_free(exec);
 	timer_set(pool->loop, &pool->ended_timer, 0);
@@ -81,11 +87,8 @@ void pool_done(struct pool *pool)
 
 void pool_drain(struct pool *pool)
 {
-	struct template *t;
-
 	pool->draining = true;
-	list_for_each(t, &pool->templates, struct template, link)
-		template_remove(t);
+	pool_templates_drop(pool);
 }
 
 void pool_kill_all(struct pool *pool, const char *cause, const char *reason)
@@ -341,6 +344,10 @@ static void metrics_write(struct pool *pool, FILE *to)
 	metric(to, "wakes_total", "counter", "VMs come back from there", s->wakes);
 	metric(to, "leases_total", "counter", "VMs asked of templates", s->leases);
 	metric(to, "lease_hits_total", "counter", "of which one was ready", s->lease_hits);
+	metric(to, "snapshots_verifying", "gauge", "snapshot files that are being verified",
+	       pool->openings.check_count);
+	metric(to, "snapshots_verified_total", "counter", "snapshot files verified",
+	       pool->openings.verified);
 	metric(to, "events_total", "counter", "events", pool->event_seq);
 	metric(to, "ready_memory_bytes", "gauge", "guest memory of VMs that wait in pools",
 	       pool_ready_memory(pool));

@@ -3,8 +3,8 @@
  * The engine of the host daemon: VMs, the commands in them, templates and their ready VMs,
  * limits, events and counters. It knows nothing of clients or of the line protocol.
  *
- * One thread owns all of it and serves the loop (evloop.h); nothing here blocks but opening
- * files. Each VM is one casemate-vmm process, spoken to over its socket with the frames of
+ * One thread owns all of it and serves the loop (evloop.h); snapshots are opened beside it
+ * (opening.h). Nothing else here blocks but opening an image. Each VM is one casemate-vmm process, spoken to over its socket with the frames of
  * abi/channel.h. The privileged parent (parent.h) starts and ends it when asked (link.c).
  *
  * A VM's states:
@@ -33,6 +33,7 @@
 #include "base/list.h"
 #include "pool/boundary.h"
 #include "pool/evloop.h"
+#include "pool/opening.h"
 #include "pool/spawn.h"
 #include "pool/usage.h"
 #include "snapshot/file.h"
@@ -45,6 +46,7 @@
 #define POOL_ENDED_EXECS	256u	/* that can still be asked about */
 #define POOL_ENDED_NS		(30 * NS_PER_SEC)
 #define POOL_TEMPLATES		64u
+#define POOL_READY_MAX		10000u	/* VMs wanted of a template */
 #define POOL_VM_REQUESTS	64u	/* snapshots and forks that wait for one VM */
 #define EXEC_REPLAY		(2 * CM_CREDIT_INITIAL)	/* bytes kept behind the reader */
 #define EXEC_RING		(EXEC_REPLAY + CM_CREDIT_INITIAL)	/* of a stream */
@@ -309,6 +311,8 @@ void vm_pump_later(struct vm *vm);
 /* After a command began or ended: when the VM is idle next. */
 void vm_timer_update(struct vm *vm);
 struct vm *pool_vm_find(struct pool *pool, const char *name);
+/* Whether a VM may have that name. */
+int pool_vm_name_admit(struct pool *pool, const char *name, struct err *err);
 int pool_name_check(const char *name, const char *what, struct err *err);
 
 /* ---- Templates ---- */
@@ -336,15 +340,34 @@ struct template {
 	struct deferred refill;
 	bool removed;			/* freed with its last VM */
 	uint32_t users;			/* VMs that point here */
+	bool inherits_target, inherits_max;	/* from one that it replaces */
+	struct opening *opening;	/* while it is in pool->opening and nowhere else */
+	struct waiter *waiter;		/* for that; what: the template */
 };
 
-/* Opens and checks the snapshot. replace: one of this name rolls over to the new file. */
-int template_add(struct pool *pool, const char *name, const char *path, const char *image,
-		 bool hold, bool replace, struct template **ret, struct err *err);
-/* One that is in no list, for one VM; template_put() once that is made or not. */
+struct template_options {
+	const char *name;
+	const char *path, *image;	/* image: NULL: the snapshot says it */
+	bool hold;
+	bool replace;			/* one of this name rolls over to the new file */
+	bool has_target, has_max;	/* else what the old one had */
+	uint32_t target, max;
+};
+
+/* Opens and checks the snapshot. Returns 0, and the waiter is told, later; *ret is there at
+ * least until then. Or -errno with err set. One that is still being opened gives way to a
+ * later one with `replace`, and to template_remove_named(). */
+int template_add(struct pool *pool, const struct template_options *options,
+		 struct waiter *waiter, struct template **ret, struct err *err);
+/* Likewise one that is in no list, for one VM; template_put() once that is made or not. */
 int template_once(struct pool *pool, const char *path, const char *image,
-		  struct template **ret, struct err *err);
-void template_remove(struct template *template);
+		  struct waiter *waiter, struct template **ret, struct err *err);
+/* Forgets one of which the waiter was not told yet. */
+void template_forget(struct template *template);
+/* All of that name, being opened or there. Returns 0 or -ENOENT. */
+int template_remove_named(struct pool *pool, const char *name);
+/* Nothing that is being opened is waited for; there are no templates. */
+void pool_templates_drop(struct pool *pool);
 struct template *pool_template_find(struct pool *pool, const char *name);
 int template_pool_set(struct template *template, uint32_t target, uint32_t max,
 		      struct err *err);
@@ -411,6 +434,8 @@ struct pool {
 	void (*orphaned)(struct pool *pool, const char *why);
 	uid_t self;
 	struct list vms, ended, templates, observers;
+	struct list opening;		/* templates that are being opened */
+	struct openings openings;
 	uint32_t vm_count, ended_count, template_count;
 	uint64_t vm_memory;		/* guest RAM of all but held and suspended ones */
 	uint64_t vm_numbers, exec_ids, forward_ids;

@@ -2,7 +2,8 @@
 /*
  * Templates: a snapshot that VMs are made from, and the ready ones kept of it.
  *
- * The snapshot's files stay open, so that a file replaced on disk changes nothing here; adding
+ * A template is opened beside the loop (opening.h) and is in no list but pool->opening until
+ * that is done. The snapshot's files stay open, so that a file replaced on disk changes nothing here; adding
  * a template again with `replace` does (what is leased goes on, what is ready ends). A zygote
  * (a held VMM) is forked for each VM; without one each VM is restored from the files.
  *
@@ -22,7 +23,6 @@
 
 #include "base/fd.h"
 #include "base/time.h"
-#include "pool/chain.h"
 
 #define REFILL_AT_ONCE	4u
 #define RETRY_FIRST_NS	(NS_PER_SEC / 2)
@@ -31,6 +31,7 @@
 #define RETRY_LEAST_NS	(NS_PER_SEC / 100)
 
 static void refill_run(struct deferred *deferred);
+static void template_remove(struct template *t);
 
 struct template *pool_template_find(struct pool *pool, const char *name)
 {
@@ -68,50 +69,6 @@ void template_put(struct template *t)
 		template_free(t);
 }
 
-static int image_take(struct template *t, const struct chain *chain, const char *image,
-		      struct err *err)
-{
-	const char *path = image ? image : chain->image;
-
-	t->image_fd = -1;
-	if (chain->image_size > 0 && !path[0])
-		return err_set(err, EINVAL, "the snapshot does not say where its root image "
-			       "is: name it with image=");
-	return path[0] ? spawn_image_open(path, &t->image_fd, err) : 0;
-}
-
-static struct template *template_make(struct pool *pool, const char *name, const char *path,
-				      const char *image, bool hold, struct err *err)
-{
-	static struct chain chain;
-	struct template *t = calloc(1, sizeof(*t));
-	int r;
-
-	if (!t) {
-		err_set(err, ENOMEM, "no memory for a template");
-		return NULL;
-	}
-	r = chain_open(&chain, path, err);
-	if (r == 0)
-		r = image_take(t, &chain, image, err);
-	if (r < 0) {
-		chain_close(&chain);
-		free(t);
-		return NULL;
-	}
-	t->pool = pool;
-	t->hold = hold;
-	t->memory = chain.memory;
-	snprintf(t->name, sizeof(t->name), "%s", name);
-	snprintf(t->path, sizeof(t->path), "%s", path);
-	memcpy(t->fds, chain.fds, sizeof(t->fds));
-	t->fd_count = chain.count;
-	list_init(&t->link);
-	timer_init(&t->retry, on_retry);
-	deferred_init(&t->refill, refill_run);
-	return t;
-}
-
 static void zygote_start(struct template *t)
 {
 	struct vm_options o = { .role = VM_HELD, .owner = t->pool->self, .template = t };
@@ -123,49 +80,197 @@ static void zygote_start(struct template *t)
 		template_vm_failed(t, err.text);
 }
 
-int template_add(struct pool *pool, const char *name, const char *path, const char *image,
-		 bool hold, bool replace, struct template **ret, struct err *err)
-{
-	struct template *old = pool_template_find(pool, name), *t;
-	int r = pool_name_check(name, "template", err);
+/* ---- Coming ---- */
 
-	if (r < 0)
-		return r;
-	if (old && !replace)
-		return err_set(err, EEXIST, "there is a template %s already: replace=yes rolls "
-			       "it over", name);
-	if (!old && pool->template_count >= POOL_TEMPLATES)
-		return err_set(err, EDQUOT, "there are %u templates already", POOL_TEMPLATES);
-	if (pool->draining)
-		return err_set(err, ESHUTDOWN, "the daemon is stopping");
-	t = template_make(pool, name, path, image, hold, err);
-	if (!t)
-		return err->code;
-	if (old) {
+/* Takes the place of the one before. */
+static void template_enter(struct template *t)
+{
+	struct pool *pool = t->pool;
+	struct template *old = pool_template_find(pool, t->name);
+
+	if (old && t->inherits_target)
 		t->target = old->target;
+	if (old && t->inherits_max)
 		t->max = old->max;
+	if (t->max < t->target)
+		t->max = t->target;
+	if (old)
 		template_remove(old);
-	}
 	list_add_tail(&pool->templates, &t->link);
 	pool->template_count++;
-	pool_event(pool, old ? "template-replaced" : "template-added", NULL, "%s", name);
+	pool_event(pool, old ? "template-replaced" : "template-added", NULL, "%s", t->name);
 	zygote_start(t);
 	evloop_defer(pool->loop, &t->refill);
+}
+
+static void on_opened(struct opening *o, const struct err *err)
+{
+	struct template *t = o->owner;
+	struct waiter *waiter = t->waiter;
+
+	t->opening = NULL;
+	t->waiter = NULL;
+	list_remove(&t->link);
+	if (err) {
+		template_free(t);
+		waiter->done(waiter, NULL, err);
+		return;
+	}
+	t->memory = o->chain.memory;
+	opening_take(o, t->fds, &t->fd_count, &t->image_fd);
+	if (t->name[0]) {
+		template_enter(t);
+	} else {
+		t->removed = true;
+		t->users = 1;
+	}
+	waiter->done(waiter, t, NULL);
+}
+
+static int template_open(struct pool *pool, const struct template_options *o,
+			 struct waiter *waiter, struct template **ret, struct err *err)
+{
+	struct template *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return err_set(err, ENOMEM, "no memory for a template");
+	t->pool = pool;
+	t->hold = o->hold;
+	t->image_fd = -1;
+	t->waiter = waiter;
+	t->target = o->target;
+	t->max = o->max;
+	t->inherits_target = !o->has_target;
+	t->inherits_max = !o->has_max;
+	snprintf(t->name, sizeof(t->name), "%s", o->name);
+	snprintf(t->path, sizeof(t->path), "%s", o->path);
+	list_init(&t->link);
+	timer_init(&t->retry, on_retry);
+	deferred_init(&t->refill, refill_run);
+	r = opening_new(&pool->openings, o->path, o->image, on_opened, t, &t->opening, err);
+	if (r < 0) {
+		template_free(t);
+		return r;
+	}
+	list_add_tail(&pool->opening, &t->link);
 	*ret = t;
 	return 0;
 }
 
-int template_once(struct pool *pool, const char *path, const char *image,
-		  struct template **ret, struct err *err)
+static struct template *opening_find(struct pool *pool, const char *name)
 {
-	struct template *t = template_make(pool, "", path, image, false, err);
+	struct template *t;
 
-	if (!t)
-		return err->code;
-	t->removed = true;
-	t->users = 1;
-	*ret = t;
+	list_for_each(t, &pool->opening, struct template, link) {
+		if (!strcmp(t->name, name))
+			return t;
+	}
+	return NULL;
+}
+
+static uint32_t opening_count(struct pool *pool)
+{
+	uint32_t count = 0;
+	struct template *t;
+
+	list_for_each(t, &pool->opening, struct template, link)
+		count += t->name[0] && !pool_template_find(pool, t->name);
+	return count;
+}
+
+void template_forget(struct template *t)
+{
+	opening_cancel(t->opening);
+	template_free(t);
+}
+
+/* It comes to nothing, for this reason. */
+static void opening_end(struct template *t, int code, const char *why)
+{
+	struct waiter *waiter = t->waiter;
+	struct err err = ERR_INIT;
+
+	err_set(&err, code, "%s", why);
+	template_forget(t);
+	waiter->done(waiter, NULL, &err);
+}
+
+/* Whether the name may be had, and another template. */
+static int template_admit(struct pool *pool, const struct template_options *o, struct err *err)
+{
+	const struct template *old = pool_template_find(pool, o->name);
+	uint32_t target = o->has_target ? o->target : old ? old->target : 0;
+	int r = pool_name_check(o->name, "template", err);
+
+	if (r < 0)
+		return r;
+	if (o->has_max && o->max < target)
+		return err_set(err, EINVAL, "max is less than target");
+	if (old && !o->replace)
+		return err_set(err, EEXIST, "there is a template %s already: replace=yes rolls "
+			       "it over", o->name);
+	if (opening_find(pool, o->name) && !o->replace)
+		return err_set(err, EEXIST, "a template %s is being added already", o->name);
+	if (!old && !opening_find(pool, o->name) &&
+	    pool->template_count + opening_count(pool) >= POOL_TEMPLATES)
+		return err_set(err, EDQUOT, "there are %u templates already", POOL_TEMPLATES);
+	if (pool->draining)
+		return err_set(err, ESHUTDOWN, "the daemon is stopping");
 	return 0;
+}
+
+int template_add(struct pool *pool, const struct template_options *options,
+		 struct waiter *waiter, struct template **ret, struct err *err)
+{
+	int r = template_admit(pool, options, err);
+	struct template *earlier;
+
+	if (r < 0)
+		return r;
+	earlier = opening_find(pool, options->name);
+	r = template_open(pool, options, waiter, ret, err);
+	if (r == 0 && earlier)
+		opening_end(earlier, ESTALE, "a later request replaces this template");
+	return r;
+}
+
+int template_once(struct pool *pool, const char *path, const char *image,
+		  struct waiter *waiter, struct template **ret, struct err *err)
+{
+	const struct template_options o = { .name = "", .path = path, .image = image };
+
+	if (pool->draining)
+		return err_set(err, ESHUTDOWN, "the daemon is stopping");
+	return template_open(pool, &o, waiter, ret, err);
+}
+
+/* ---- Going ---- */
+
+int template_remove_named(struct pool *pool, const char *name)
+{
+	struct template *there = pool_template_find(pool, name);
+	struct template *coming = opening_find(pool, name);
+
+	/* Those for one VM have no name. */
+	if (!name[0] || (!there && !coming))
+		return -ENOENT;
+	if (there)
+		template_remove(there);
+	if (coming)
+		opening_end(coming, ESTALE, "the template was removed meanwhile");
+	return 0;
+}
+
+void pool_templates_drop(struct pool *pool)
+{
+	struct template *t;
+
+	while (!list_empty(&pool->opening))
+		opening_end(list_entry(pool->opening.next, struct template, link), ESHUTDOWN,
+			    "the daemon is stopping");
+	list_for_each(t, &pool->templates, struct template, link)
+		template_remove(t);
 }
 
 static void recount(struct template *t)
@@ -190,7 +295,7 @@ static bool is_unleased(const struct vm *vm, const struct template *t)
 	return vm->template == t && vm->state != VM_ENDING && vm->role != VM_LEASED;
 }
 
-void template_remove(struct template *t)
+static void template_remove(struct template *t)
 {
 	struct pool *pool = t->pool;
 	struct vm *vm;

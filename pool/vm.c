@@ -57,19 +57,26 @@ struct vm *pool_vm_find(struct pool *pool, const char *name)
 	return NULL;
 }
 
-static int name_take(struct vm *vm, const char *name, struct err *err)
+int pool_vm_name_admit(struct pool *pool, const char *name, struct err *err)
 {
-	int r = name ? pool_name_check(name, "VM", err) : 0;
+	int r = pool_name_check(name, "VM", err);
 
 	if (r < 0)
 		return r;
-	if (name && !strncmp(name, "vm-", 3))
+	if (!strncmp(name, "vm-", 3))
 		return err_set(err, EINVAL, "names that begin with vm- are given by the daemon");
-	if (name && pool_vm_find(vm->pool, name))
+	if (pool_vm_find(pool, name))
 		return err_set(err, EEXIST, "there is a VM %s already", name);
-	if (name)
-		strcpy(vm->name, name);
 	return 0;
+}
+
+static int name_take(struct vm *vm, const char *name, struct err *err)
+{
+	int r = name ? pool_vm_name_admit(vm->pool, name, err) : 0;
+
+	if (r == 0 && name)
+		strcpy(vm->name, name);
+	return r;
 }
 
 /* Takes what a lease brings: owner, name, times. */

@@ -4,6 +4,7 @@
  *
  *   snapshot-gen chain PREFIX MIB SEED COUNT	PREFIX.0 (full), PREFIX.1... (incremental),
  *						and PREFIX.full: the last one's, but full
+ *   snapshot-gen noise FILE MIB SEED		all of memory is held; there was no root image
  *   snapshot-gen small FILE SEED		2 MiB, nearly empty (the golden file)
  *   snapshot-gen seed FILE SEED		an input of tests/fuzz/snapshot_fuzz.c; without
  *						pages unless bit 2 of SEED is set
@@ -82,6 +83,22 @@ static void chain_make(const char *prefix, uint64_t size, uint64_t seed, unsigne
 	munmap(memory, size);
 }
 
+static void noise_make(const char *path, uint64_t size, uint64_t seed)
+{
+	uint8_t *memory = memory_make(size);
+	struct snapshot_source source = { .memory = memory, .size = size };
+	struct snapshot_state state;
+	struct snapshot_id id;
+
+	sample_memory(memory, size, seed, 1000, NULL);
+	sample_state(&state, size, seed, 16);
+	state.machine.image_size = 0;
+	state.machine.image_path.size = 0;
+	file_write(path, &state, &source, &id);
+	snapshot_state_done(&state);
+	munmap(memory, size);
+}
+
 static void small_make(const char *path, uint64_t seed, bool pages, uint32_t many)
 {
 	uint8_t *memory = memory_make(SNAPSHOT_CHUNK);
@@ -132,11 +149,14 @@ int main(int argc, char **argv)
 	if (argc == 6 && !strcmp(argv[1], "chain"))
 		chain_make(argv[2], strtoull(argv[3], NULL, 10) << 20,
 			   strtoull(argv[4], NULL, 10), (unsigned int)atoi(argv[5]));
+	else if (argc == 5 && !strcmp(argv[1], "noise"))
+		noise_make(argv[2], strtoull(argv[3], NULL, 10) << 20,
+			   strtoull(argv[4], NULL, 10));
 	else if (argc == 4 && !strcmp(argv[1], "small"))
 		small_make(argv[2], strtoull(argv[3], NULL, 10), true, 20);
 	else if (argc == 4 && !strcmp(argv[1], "seed"))
 		seed_make(argv[2], strtoull(argv[3], NULL, 10));
 	else
-		die("chain PREFIX MIB SEED COUNT | small FILE SEED | seed FILE SEED");
+		die("chain PREFIX MIB SEED COUNT | noise FILE MIB SEED | small FILE SEED | seed FILE SEED");
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <seccomp.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #ifndef CASEMATE_SANITIZED
 
@@ -70,6 +71,11 @@ static int rules_add(scmp_filter_ctx filter)
 				     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 	if (r == 0)
 		r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	/* A thread's own priority. */
+	if (r == 0)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
+				     SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS),
+				     SCMP_A1(SCMP_CMP_EQ, 0));
 	/* Limits of its own only. */
 	if (r == 0)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
