@@ -23,6 +23,7 @@
 #define CLEAR_NS	(NS_PER_SEC / 50)
 #define GONE_NS		(2 * NS_PER_SEC)	/* from its socket's end to its own */
 #define STOP_NS		(15 * NS_PER_SEC)	/* for the engine to end in order */
+#define HANG_NS		(5 * NS_PER_SEC)	/* for a killed one to be gone */
 
 static void parent_say(struct parent *p, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -110,6 +111,7 @@ static void clear_begin(struct parent *p)
 {
 	boundary_done(&p->boundary);
 	p->state = PARENT_CLEARING;
+	p->clearing_ns = time_monotonic_ns();
 	processes_kill_all(&p->processes);
 	later(p, CLEAR_NS);
 }
@@ -194,6 +196,19 @@ static void children_reap(struct parent *p)
 		cleared(p);
 }
 
+/* A thread of a killed engine may wait for a file system whose server does not answer, and be
+ * let go by the host's kernel when that ends. It does nothing any more. */
+static void clearing_look(struct parent *p)
+{
+	if (p->state != PARENT_CLEARING || !p->stopping || p->engine_pid == 0 ||
+	    !processes_empty(&p->processes) ||
+	    time_monotonic_ns() < p->clearing_ns + HANG_NS)
+		return;
+	parent_say(p, "the engine (%d) hangs in the host's kernel, perhaps in a file system "
+		   "that does not answer, and is left there", (int)p->engine_pid);
+	leave(p, -EIO);
+}
+
 static void on_timer(struct timer *timer)
 {
 	struct parent *p = list_entry(timer, struct parent, timer);
@@ -209,6 +224,7 @@ static void on_timer(struct timer *timer)
 		processes_kill_all(&p->processes);
 		later(p, CLEAR_NS);
 		children_reap(p);
+		clearing_look(p);
 		break;
 	case PARENT_WAITING:
 		if (p->stopping)

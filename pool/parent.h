@@ -35,7 +35,7 @@ struct parent {
 	enum parent_state state;
 	struct boundary boundary;
 	pid_t engine_pid;		/* 0: none */
-	uint64_t engine_began_ns;
+	uint64_t engine_began_ns, clearing_ns;
 	bool served;			/* one has been READY */
 	bool stopping;
 	unsigned int short_lives;	/* of engines, in a row */
