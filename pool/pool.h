@@ -3,9 +3,10 @@
  * The engine of the host daemon: VMs, the commands in them, templates and their ready VMs,
  * limits, events and counters. It knows nothing of clients or of the line protocol.
  *
- * One thread owns all of it and serves the loop (evloop.h); snapshots are opened beside it
- * (opening.h). Nothing else here blocks but opening an image. Each VM is one casemate-vmm process, spoken to over its socket with the frames of
- * abi/channel.h. The privileged parent (parent.h) starts and ends it when asked (link.c).
+ * One thread owns all of it and serves the loop (evloop.h); snapshots are opened and verified
+ * beside it (opening.h). Nothing else here blocks but opening an image. Each VM is one
+ * casemate-vmm process, spoken to over its socket with the frames of abi/channel.h. The
+ * privileged parent (parent.h) starts and ends it when asked (link.c).
  *
  * A VM's states:
  *

@@ -3,9 +3,10 @@
  * Templates: a snapshot that VMs are made from, and the ready ones kept of it.
  *
  * A template is opened beside the loop (opening.h) and is in no list but pool->opening until
- * that is done. The snapshot's files stay open, so that a file replaced on disk changes nothing here; adding
- * a template again with `replace` does (what is leased goes on, what is ready ends). A zygote
- * (a held VMM) is forked for each VM; without one each VM is restored from the files.
+ * that is done. The snapshot's files stay open, so that a file replaced on disk changes nothing
+ * here; adding a template again with `replace` does (what is leased goes on, what is ready
+ * ends). A zygote (a held VMM) is forked for each VM; without one each VM is restored from the
+ * files.
  *
  * Refilling waits while a lease waits for a VM, makes at most REFILL_AT_ONCE at a time, and
  * after a failure pauses for a while that doubles.

@@ -145,6 +145,38 @@ test_pool() {
 	rm -f "$T/snap"
 }
 
+# A file that nobody vouches for is verified when it comes, and not again.
+test_template_verified_once() {
+	keep box -- sh -c 'echo prepared >/tmp/file'
+	cm snapshot box -o "$T/snap"
+	cp "$T/snap" "$T/copy"
+	cp "$T/snap" "$T/bad"
+	python3 - "$T/bad" <<-'END' || fail "cannot damage a file"
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_RDWR)
+		at = os.lseek(fd, os.fstat(fd).st_size // 4, os.SEEK_DATA)
+		byte = os.pread(fd, 1, at)[0]
+		os.pwrite(fd, bytes([byte ^ 1]), at)
+	END
+	sleep 3
+	cm template add work "$T/copy"
+	want_status 0
+	cm restore --keep a "$T/copy"
+	want_status 0
+	cm exec a -- cat /tmp/file
+	want_out prepared
+	cm metrics
+	grep -q '^casemate_snapshots_verified_total 1$' "$T/out" ||
+		fail "$(grep verified "$T/out")"
+	cm template add bad "$T/bad"
+	want_status 125
+	want_err_line
+	cm exec a -- echo alive
+	want_out alive
+	stop
+	rm -f "$T/snap" "$T/copy" "$T/bad"
+}
+
 test_vmm_killed() {
 	keep box -- true
 	# Its record is its PID.
@@ -273,4 +305,4 @@ test_usage() {
 }
 
 run_cases keep_and_exec streams deadline_with_children interrupt fork snapshot pool \
-	vmm_killed confined engine_killed session_ends usage
+	template_verified_once vmm_killed confined engine_killed session_ends usage

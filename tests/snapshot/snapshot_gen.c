@@ -157,6 +157,7 @@ int main(int argc, char **argv)
 	else if (argc == 4 && !strcmp(argv[1], "seed"))
 		seed_make(argv[2], strtoull(argv[3], NULL, 10));
 	else
-		die("chain PREFIX MIB SEED COUNT | noise FILE MIB SEED | small FILE SEED | seed FILE SEED");
+		die("chain PREFIX MIB SEED COUNT | noise FILE MIB SEED | small FILE SEED | "
+		    "seed FILE SEED");
 	return 0;
 }
