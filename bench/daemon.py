@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon: exec in a running VM, lease of a ready VM with its first command, 32 clients at
-once, bytes through a command's stdout, files put and got, memory with idle VMs.
+"""The daemon: exec in a running VM, 32 clients at once (in one VM, and each in its own; see
+clients.c), lease of a ready VM with its first command beside bwrap and runc with the same
+`true`, create, exec and kill for some seconds by 4 clients, 10 GiB through a command's stdout
+with the memory it takes meanwhile, a file of 1 GiB put and got, memory with 500 idle VMs.
+
 CASEMATE_BENCH_FAKE=1 measures the daemon alone, with VMMs that have no VM (for files: whose
-guest is initd on the host, which takes root)."""
+guest is initd on the host, which takes root). Smaller hosts: CASEMATE_BENCH_STDOUT and
+CASEMATE_BENCH_FILE are the sizes in MiB (a VM of three times the file is made),
+CASEMATE_BENCH_IDLE the VMs, CASEMATE_BENCH_SECONDS how long clients go on; what was measured
+is in the lines."""
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 import common
+import peers
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))),
                                 'tests/daemon'))
@@ -17,117 +25,187 @@ import client  # noqa: E402 (needs the path)
 
 FAKE = os.environ.get('CASEMATE_BENCH_FAKE') == '1'
 TRUE = 'echo' if FAKE else '/bin/true'
-RUNS = 200
-CLIENTS = 32
-IDLE_VMS = 50
-BYTES = 64 << 20
-FILE_BYTES = 48 << 20     # fits into half of a VM's memory
+CLIENTS = os.path.join(common.BUILD, 'bench/clients')
+MANY = 32
+READY = 4
+STDOUT_MIB = int(os.environ.get('CASEMATE_BENCH_STDOUT', '10240'))
+FILE_MIB = int(os.environ.get('CASEMATE_BENCH_FILE', '1024'))
+IDLE_VMS = int(os.environ.get('CASEMATE_BENCH_IDLE', '500'))
+SECONDS = os.environ.get('CASEMATE_BENCH_SECONDS', '5')
+FIELDS = {'fake': True} if FAKE else {}
 
 
-def timed(function):
-    began = time.monotonic_ns()
-    function()
-    return (time.monotonic_ns() - began) / 1e6
+def load(d, *options):
+    """(milliseconds of each cycle, cycles, seconds)"""
+    p = subprocess.run([CLIENTS, *options, d.path, TRUE], stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True, check=False)
+    if p.returncode:
+        raise common.Broken(p.stderr.strip() or f'clients: status {p.returncode}')
+    *values, total = p.stdout.splitlines()
+    return [float(v) for v in values], int(total.split()[1]), float(total.split()[2])
 
 
-def want_exit(end):
-    assert end[2].words[1] == 'exit' and end[2]['code'] == '0', end[2]
+# ---- Memory ----
+
+def rollup(pid, *names):
+    """MiB of what the kernel accounts to a process under these names; 0 if it is gone."""
+    try:
+        with open(f'/proc/{pid}/smaps_rollup') as f:
+            lines = [line.split() for line in f]
+    except OSError:
+        return 0
+    return sum(int(w[1]) for w in lines if w[0].rstrip(':') in names) / 1024
 
 
-def execs(c, vm, count):
-    values = [timed(lambda: want_exit(c.run(vm, TRUE))) for _ in range(count + 3)]
-    return values[3:]
+def daemon_memory(d):
+    """Parent and engine; what they share with each other and others by its share."""
+    return sum(rollup(pid, 'Pss') for pid in (d.process.pid, d.engine()))
 
 
-def lease(c):
-    def one():
-        name = c.ask('create template=bench')['vm']
-        want_exit(c.run(name, TRUE))
-        made.append(name)
-    made = []
-    values = []
-    for _ in range(30):
-        client.eventually(lambda: int(c.ask('template list').items[0]['ready']) >= 2,
-                          'the pool stays empty')
-        values.append(timed(one))
-        c.ask(f'kill {made.pop()}')
-    return values
+def private(pid):
+    return rollup(pid, 'Private_Clean', 'Private_Dirty', 'Private_Hugetlb')
 
 
-def many(d, vm):
-    values, lock = [], threading.Lock()
+class Peak:
+    """The most memory that parent and engine, and one VMM, have while the body runs."""
+    def __init__(self, d, vmm):
+        self.pids, self.vmm = (d.process.pid, d.engine()), vmm
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.daemon = self.vmm_private = 0
 
-    def one():
-        c = d.client()
-        mine = execs(c, vm, 20)
-        with lock:
-            values.extend(mine)
-        c.close()
-    threads = [threading.Thread(target=one) for _ in range(CLIENTS)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return values
+    def look(self):
+        self.daemon = max(self.daemon, sum(rollup(p, 'Pss') for p in self.pids))
+        self.vmm_private = max(self.vmm_private, private(self.vmm))
+
+    def run(self):
+        while not self.done.wait(0.1):
+            self.look()
+
+    def __enter__(self):
+        self.look()
+        self.fields = {'daemon_mib_before': round(self.daemon, 3),
+                       'vmm_mib_before': round(self.vmm_private, 3)}
+        self.thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self.done.set()
+        self.thread.join()
+        self.look()
+        self.fields.update(daemon_mib_peak=round(self.daemon, 3),
+                           vmm_mib_peak=round(self.vmm_private, 3))
 
 
-def stdout_rate(d, vm):
-    command = ('flood', str(BYTES)) if FAKE else ('head', '-c', str(BYTES), '/dev/zero')
-    began = time.monotonic()
-    subprocess.run([common.CASEMATE, 'exec', '--socket', d.path, vm, '--', *command],
-                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-    return BYTES / (time.monotonic() - began) / (1 << 20)
+# ---- What is measured ----
+
+def measure_execs(d, own):
+    values = load(d, '--count', '500', '--warm', '3', '--vm', own[0])[0]
+    common.emit_values('daemon_exec', 'ms', values, **FIELDS)
+    for vms in (own[:1], own):
+        options = [word for vm in vms for word in ('--vm', vm)]
+        values, count, seconds = load(d, '--clients', str(MANY), '--seconds', SECONDS,
+                                      '--warm', '3', *options)
+        common.emit_values(f'daemon_exec_{MANY}_clients', 'ms', values, vms=len(vms),
+                           per_second=round(count / seconds), **FIELDS)
 
 
-def file_rates(d, vm, directory):
-    """MiB/s of put and of get, whole: command, daemon, VMM, initd."""
-    here, there = os.path.join(directory, 'bytes'), f'{vm}:/tmp/bytes'
+def measure_leases(d):
+    """Beside the peers; a VM is ready, as is what runc and bwrap start from."""
+    def lease():
+        return load(d, '--count', '1', '--template', 'bench', '--ready', str(READY))[0][0]
+    subjects = [('daemon_lease_exec', FIELDS, None, lease)]
+    with tempfile.TemporaryDirectory() as work:
+        for name, peer in (('runc_run_true', peers.runc), ('bwrap_true', peers.bwrap)):
+            trouble, argv, status = peer(work)
+            subjects.append((name, {'peer': True}, trouble,
+                             lambda argv=argv, status=status: common.time_run(argv, status)))
+        common.interleave(subjects)
+
+
+def measure_creates(d):
+    values, count, seconds = load(d, '--clients', '4', '--seconds', SECONDS,
+                                  '--template', 'bench')
+    common.emit('daemon_creates', unit='1/s', n=count, mean=round(count / seconds, 1),
+                seconds=round(seconds, 1), clients=4, **FIELDS)
+    common.emit_values('daemon_create_exec_4_clients', 'ms', values, **FIELDS)
+
+
+def measure_stdout(d, vm, vmm):
+    size = STDOUT_MIB << 20
+    command = ('flood', str(size)) if FAKE else ('head', '-c', str(size), '/dev/zero')
+    with Peak(d, vmm) as peak:
+        began = time.monotonic()
+        subprocess.run([common.CASEMATE, 'exec', '--socket', d.path, vm, '--', *command],
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        took = time.monotonic() - began
+    common.emit_values('daemon_stdout', 'MiB/s', [STDOUT_MIB / took], mib=STDOUT_MIB,
+                       **peak.fields, **FIELDS)
+
+
+def measure_files(d, c):
+    """Whole: command, daemon, VMM, initd, and the file in the VM's memory."""
+    vm = c.ask(f'create mem={3 * FILE_MIB}M')['vm']
+    here, there = os.path.join(d.dir, 'bytes'), f'{vm}:/tmp/bytes'
     with open(here, 'wb') as f:
-        f.write(os.urandom(1 << 20) * (FILE_BYTES >> 20))
+        part = os.urandom(1 << 20)
+        for _ in range(FILE_MIB):
+            f.write(part)
 
     def copied(source, target):
         began = time.monotonic()
         subprocess.run([common.CASEMATE, 'cp', '--socket', d.path, source, target],
                        stdin=subprocess.DEVNULL, check=True)
-        return FILE_BYTES / (time.monotonic() - began) / (1 << 20)
-    rates = []
-    for _ in range(5):
-        rates.append((copied(here, there), copied(there, '/dev/null')))
+        return FILE_MIB / (time.monotonic() - began)
+    put, get = [], []
+    for _ in range(3):
+        put.append(copied(here, there))
+        get.append(copied(there, '/dev/null'))
         subprocess.run([common.CASEMATE, 'rm', '--socket', d.path, there], check=True)
-    return [r[0] for r in rates], [r[1] for r in rates]
+    os.unlink(here)
+    c.ask(f'kill {vm}')
+    common.emit_values('daemon_put', 'MiB/s', put, mib=FILE_MIB, **FIELDS)
+    common.emit_values('daemon_get', 'MiB/s', get, mib=FILE_MIB, **FIELDS)
 
 
-def daemon_resident(d):
-    with open(f'/proc/{d.process.pid}/statm') as f:
-        return int(f.read().split()[1]) * 4096 / (1 << 20)
-
-
-def measure_files(d, vm, fields):
-    put, get = file_rates(d, vm, d.dir)
-    common.emit_values('daemon_put', 'MiB/s', put, **fields)
-    common.emit_values('daemon_get', 'MiB/s', get, **fields)
+def measure_idle(d, c):
+    """As many VMs as fit, up to IDLE_VMS, on top of those that are there."""
+    c.ask('pool set bench target=0 max=0')
+    client.eventually(lambda: len(d.vmms()) <= 1, 'ready VMs do not end')
+    before, others = daemon_memory(d), set(d.vmms())
+    made, why = [], {}
+    try:
+        while len(made) < IDLE_VMS:
+            made.append(c.ask('create template=bench')['vm'])
+    except (client.Refused, TimeoutError) as e:
+        why['stopped_by'] = str(e)
+    vmms = [private(pid) for pid in set(d.vmms()) - others]
+    common.emit('daemon_memory', unit='MiB', n=1, value=round(daemon_memory(d), 3),
+                before=round(before, 3), vms=len(made), wanted=IDLE_VMS, **why, **FIELDS)
+    if vmms:
+        common.emit_values('daemon_idle_vmm_private', 'MiB', vmms, **FIELDS)
 
 
 def measure(d):
-    fields = {'fake': True} if FAKE else {}
     c = d.client()
+    own = [f'own-{i}' for i in range(MANY)]
+    c.ask(f'create name={own[0]}')
+    vmm = d.vmms()[0]
     path = os.path.join(d.dir, 'snapshot')
-    c.ask('create name=vm')
-    common.emit_values('daemon_exec', 'ms', execs(c, 'vm', RUNS), **fields)
-    common.emit_values('daemon_exec_32_clients', 'ms', many(d, 'vm'), **fields)
-    common.emit_values('daemon_stdout', 'MiB/s', [stdout_rate(d, 'vm') for _ in range(3)],
-                       **fields)
+    c.ask(f'snapshot {own[0]} file={path}')
+    c.ask(f'template add bench file={path}')
+    for vm in own[1:]:
+        c.ask(f'create name={vm} template=bench')
+    measure_execs(d, own)
+    measure_stdout(d, own[0], vmm)
+    for vm in own:
+        c.ask(f'kill {vm}')
     if not FAKE:
-        measure_files(d, 'vm', fields)
-    c.ask(f'snapshot vm file={path}')
-    c.ask(f'template add bench file={path} target=4')
-    common.emit_values('daemon_lease_exec', 'ms', lease(c), **fields)
-    began = time.monotonic()
-    for _ in range(IDLE_VMS):
-        c.ask('create template=bench')
-    common.emit_values('daemon_creates', '1/s', [IDLE_VMS / (time.monotonic() - began)],
-                       **fields)
-    common.emit_values('daemon_memory', 'MiB', [daemon_resident(d)], vms=IDLE_VMS, **fields)
+        measure_files(d, c)
+    c.ask(f'pool set bench target={READY}')
+    measure_leases(d)
+    measure_creates(d)
+    measure_idle(d, c)
 
 
 def main():
@@ -143,12 +221,13 @@ def main():
         measure(d)
     finally:
         d.stop()
-    if FAKE:
+    if FAKE and os.geteuid():
+        common.emit('daemon_put', skipped='initd on the host needs root', **FIELDS)
+    elif FAKE:
         # All but the VM: initd is a program of the host.
         d = client.Daemon(guest='initd')
         try:
-            d.client().ask('create name=vm')
-            measure_files(d, 'vm', {'fake': True})
+            measure_files(d, d.client())
         finally:
             d.stop()
 

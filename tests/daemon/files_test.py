@@ -67,7 +67,7 @@ def code(result):
 @guest
 def case_put_get(d):
     c = d.client()
-    c.ask('create name=a')
+    c.ask('create name=a mem=128M')
     data = random.randbytes(9_000_001)
     assert code(put(c, 'a', '/tmp/file', data, f'mode=0640 size={len(data)}')) == 0
     out, err, end = ended(c, 'get a /tmp/file')

@@ -3,8 +3,8 @@
  * A casemate-vmm whose guest is initd as a program of the host: --initd-fd has it. It plays the
  * part of the VMM that relays (HELLO, RESUME, RESUMED, VM_BOOTED) and passes all other frames
  * on, so that the daemon, initd and what is between can be tested together where there is no
- * KVM. Each "VM" is a PID and a mount namespace with an empty /tmp of its own (which takes root);
- * the rest is the host's. It knows neither snapshots nor forks.
+ * KVM. Each "VM" is a PID and a mount namespace with an empty /tmp of its own (which takes root),
+ * of half its memory as in a guest; the rest is the host's. It knows neither snapshots nor forks.
  *
  * One thread each way: a full pipe one way must not stop the other.
  */
@@ -30,6 +30,7 @@
 #define GENERATION	7
 
 static int guest;
+static const char *memory = "134217728";	/* bytes; of --mem */
 static pthread_mutex_t client_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void client_put(uint16_t type, const void *payload, size_t len)
@@ -119,8 +120,11 @@ static void *guest_thread(void *unused)
 /* In the guest's process. */
 static void surroundings_make(void)
 {
+	char size[32];
+
+	snprintf(size, sizeof(size), "size=%llu", strtoull(memory, NULL, 10) / 2);
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("tmpfs", "/tmp", "tmpfs", 0, "size=64m") < 0)
+	    mount("tmpfs", "/tmp", "tmpfs", 0, size) < 0)
 		_exit(1);
 }
 
@@ -158,6 +162,8 @@ int main(int argc, char **argv)
 	for (int i = 1; i + 1 < argc; i++) {
 		if (!strcmp(argv[i], "--initd-fd"))
 			initd = atoi(argv[i + 1]);
+		if (!strcmp(argv[i], "--mem"))
+			memory = argv[i + 1];
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (initd < 0)
