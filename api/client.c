@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -297,6 +298,32 @@ static int answer_wait(struct casemate *c)
 
 /* ---- Asking ---- */
 
+/* A line and its chunk in one call where they fit, so that the daemon wakes up once. */
+static int all_send(struct casemate *c, const void *text, size_t len, const void *chunk,
+		    size_t chunk_len)
+{
+	struct iovec parts[2] = { { (void *)text, len }, { (void *)chunk, chunk_len } };
+	struct msghdr m = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	while (parts[0].iov_len + parts[1].iov_len > 0) {
+		ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return client_broken(c, errno, "the connection to casemated was lost");
+		for (int i = 0; i < 2; i++) {
+			size_t took = (size_t)n < parts[i].iov_len ? (size_t)n :
+				      parts[i].iov_len;
+
+			parts[i].iov_base = (uint8_t *)parts[i].iov_base + took;
+			parts[i].iov_len -= took;
+			n -= (ssize_t)took;
+		}
+	}
+	return 0;
+}
+
 /* tag: "" for what is answered only when it fails. */
 static int words_send(struct casemate *c, const char *tag, const char *const *words,
 		      size_t count, const void *chunk, size_t chunk_len)
@@ -318,23 +345,7 @@ static int words_send(struct casemate *c, const char *tag, const char *const *wo
 	if (chunk)
 		len += (size_t)snprintf(c->text + len, 32, " #%zu", chunk_len);
 	c->text[len++] = '\n';
-	for (int i = 0; i < (chunk ? 2 : 1); i++) {
-		const uint8_t *from = i ? chunk : (const uint8_t *)c->text;
-		size_t left = i ? chunk_len : len;
-
-		while (left > 0) {
-			ssize_t n = send(c->fd, from, left, MSG_NOSIGNAL);
-
-			if (n < 0 && errno == EINTR)
-				continue;
-			if (n < 0)
-				return client_broken(c, errno, "the connection to casemated "
-						     "was lost");
-			from += n;
-			left -= (size_t)n;
-		}
-	}
-	return 0;
+	return all_send(c, c->text, len, chunk, chunk_len);
 }
 
 int client_say(struct casemate *c, const char *const *words, size_t count, const void *chunk,

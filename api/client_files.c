@@ -17,6 +17,7 @@
 
 #define STDIN_FIRST	262144u		/* bytes that may be sent at once */
 #define GET_WINDOW	"window=1048576"
+#define GET_STEP	262144u		/* bytes of it that are granted again at a time */
 #define OPTIONS_MAX	16u
 
 struct job {
@@ -26,6 +27,7 @@ struct job {
 	int fd;
 	struct line_reader lines;
 	uint64_t credit;		/* bytes of stdin that may be sent */
+	size_t owed, step;		/* of stdout: taken and not granted again; granted at */
 	int error;			/* ours, -errno; the command was killed for it */
 	bool ended;
 	struct casemate_event end;	/* but its text */
@@ -289,18 +291,26 @@ static int fd_take_bytes(struct job *job, const void *data, size_t len)
 {
 	int r = fd_write_all(job->fd, data, len);
 
-	if (r == 0)
-		casemate_credit(job->c, job->exec, len);
+	job->owed += len;
+	if (r == 0 && job->owed >= job->step) {
+		casemate_credit(job->c, job->exec, job->owed);
+		job->owed = 0;
+	}
 	return r;
 }
 
 API int casemate_get(struct casemate *c, const char *vm, const char *path,
 		     const char *const *options, int fd)
 {
-	struct job job = { .c = c, .take = fd_take_bytes, .fd = fd };
+	struct job job = { .c = c, .take = fd_take_bytes, .fd = fd, .step = GET_STEP };
 	const char *words[OPTIONS_MAX + 5];
 	int r = words_make(words, "get", vm, path, options, GET_WINDOW);
 
+	/* A window of the caller's may be smaller than that. */
+	for (size_t i = 0; options && options[i]; i++) {
+		if (!strncmp(options[i], "window=", 7))
+			job.step = 1;
+	}
 	if (r == 0)
 		r = job_begin(&job, words);
 	return r ? r : job_finish(&job);

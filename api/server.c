@@ -422,14 +422,15 @@ static void client_read(struct client *c)
 
 static void client_write(struct client *c)
 {
-	while (c->out.len > 0 && !c->cut) {
+	while (c->out.len > 0 && !c->cut && !c->full) {
 		size_t len;
 		const uint8_t *from = buf_front(&c->out, &len);
 		ssize_t n = send(c->fd, from, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno == EAGAIN)
+		c->full = n < 0 && errno == EAGAIN;
+		if (c->full)
 			return;
 		if (n < 0) {
 			c->cut = true;
@@ -466,6 +467,7 @@ static void on_client(struct watch *watch, uint32_t events)
 {
 	struct client *c = list_entry(watch, struct client, watch);
 
+	c->full &= !(events & (EPOLLOUT | EPOLLHUP | EPOLLERR));
 	if (events & EPOLLIN)
 		client_read(c);
 	/* Closed by the peer, in both directions. What it sent last is done all the same. */

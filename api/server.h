@@ -66,6 +66,7 @@ struct client {
 	uint32_t pending_count, attached_count;
 	bool blocked;			/* a request without a tag is under way */
 	bool eof, cut;
+	bool full;			/* the socket takes nothing until EPOLLOUT */
 	uint64_t heard_ns, moved_ns;	/* the last bytes from it, and to it */
 	bool events;
 	uint64_t events_lost;

@@ -101,6 +101,37 @@ def case_json(d):
     c.close()
 
 
+def waiting(fd):
+    return struct.unpack('i', fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+
+
+def case_output_nobody_reads(d):
+    """The command waits for its reader, hears signals meanwhile, and leaves the pipe, which is
+    not its own, as it was. A slow reader gets all."""
+    d.client().ask('create name=a')
+    ours, theirs = os.pipe()
+
+    def flood(size):
+        return subprocess.Popen([CASEMATE, 'exec', '--socket', d.path, 'a', '--', 'flood',
+                                 str(size)], stdin=subprocess.DEVNULL, stdout=theirs)
+    p = flood(1 << 30)
+    client.eventually(lambda: waiting(ours) > 60000, 'no output')
+    assert p.poll() is None and not fcntl.fcntl(theirs, fcntl.F_GETFL) & os.O_NONBLOCK
+    p.terminate()
+    assert p.wait(10 * SCALE) == 128 + signal.SIGTERM
+    while waiting(ours):
+        os.read(ours, 1 << 20)
+    p = flood(5_000_001)
+    os.close(theirs)
+    seen = 0
+    while got := os.read(ours, 3001):
+        assert got == b'x' * len(got)
+        seen += len(got)
+    os.close(ours)
+    assert p.wait() == 0 and seen == 5_000_001, seen
+
+
+
 def case_hostile_text(d):
     c = make(d)
     for argv in ('ls',), ('info', 'b'):

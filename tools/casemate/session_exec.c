@@ -31,6 +31,7 @@
 
 #define WINDOW		524288u
 #define WINDOW_TEXT	"window=524288"
+#define CREDIT_STEP	(WINDOW / 4)
 #define STDIN_FIRST	262144u		/* bytes that may be sent at once (docs/PROTOCOL.md) */
 #define STDIN_CHUNK	32768u
 #define GRACE_NS	(2 * NS_PER_SEC)
@@ -43,7 +44,12 @@ struct session {
 	const char *target;		/* of a connection; NULL: a command */
 	int signals;
 	bool tty, stdin_open, done;
-	bool broken[2];			/* nobody reads our output any more */
+	struct output {
+		int fd;			/* to write to */
+		size_t most;		/* that a write takes without waiting, or in no time */
+		bool broken;		/* nobody reads our output any more */
+	} out[2];
+	size_t owed;			/* written, and not granted again yet */
 	uint64_t stdin_credit;
 	int status, signal_seen;
 	uint64_t deadline_ns;
@@ -110,14 +116,45 @@ static int time_left_ms(const struct session *s)
 	return now >= s->deadline_ns ? 0 : (int)((s->deadline_ns - now) / 1000000 + 1);
 }
 
-/* Writes without missing signals. PIPE_BUF bytes into a pipe that has room do not block. */
+/*
+ * Output is written without missing signals. What we write to is shared with others, so it
+ * cannot be made non-blocking, but a pipe can be opened a second time. Where that does not go,
+ * and for terminals, PIPE_BUF bytes are written at a time, which do not block where poll(2)
+ * says that there is room.
+ */
+static void output_init(struct output *out, int fd)
+{
+	char path[32];
+	struct stat st;
+
+	*out = (struct output){ .fd = fd, .most = PIPE_BUF };
+	if (fstat(fd, &st) < 0)
+		return;
+	if (S_ISREG(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd)))
+		out->most = SIZE_MAX;
+	if (!S_ISFIFO(st.st_mode))
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	out->fd = fd;
+	out->most = SIZE_MAX;
+}
+
+static void output_done(struct output *out, int fd)
+{
+	if (out->fd != fd)
+		fd_close(out->fd);
+	out->fd = fd;
+}
+
 static void output(struct session *s, int fd, const uint8_t *data, size_t len)
 {
-	struct stat st;
-	size_t most = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? len : PIPE_BUF;
+	struct output *out = &s->out[fd - 1];
 
-	while (len > 0 && !s->done && !s->broken[fd - 1]) {
-		struct pollfd p[2] = { { fd, POLLOUT, 0 }, { s->signals, POLLIN, 0 } };
+	while (len > 0 && !s->done && !out->broken) {
+		struct pollfd p[2] = { { out->fd, POLLOUT, 0 }, { s->signals, POLLIN, 0 } };
 		ssize_t n;
 
 		if (poll(p, 2, time_left_ms(s)) == 0 && time_left_ms(s) == 0)
@@ -126,12 +163,12 @@ static void output(struct session *s, int fd, const uint8_t *data, size_t len)
 			on_signal(s);
 		if (!p[0].revents)
 			continue;
-		n = write(fd, data, len < most ? len : most);
+		n = write(out->fd, data, len < out->most ? len : out->most);
 		if (n > 0) {
 			data += n;
 			len -= (size_t)n;
 		} else if (errno != EAGAIN && errno != EINTR) {
-			s->broken[fd - 1] = true;
+			out->broken = true;
 			/* As if the command had written to the closed pipe itself. */
 			if (fd == 1 && errno == EPIPE) {
 				exec_signal(s, SIGPIPE);
@@ -145,10 +182,11 @@ static void output(struct session *s, int fd, const uint8_t *data, size_t len)
 }
 
 /* Whoever reads our stdout sees its end, and the descriptor stays taken. */
-static void output_end(void)
+static void output_end(struct session *s)
 {
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
+	output_done(&s->out[0], 1);
 	if (null >= 0)
 		dup2(null, 1);
 	fd_close(null);
@@ -184,16 +222,16 @@ static void on_event(struct session *s, const struct casemate_event *e)
 		return;
 	switch (e->kind) {
 	case CASEMATE_STDOUT:
-	case CASEMATE_STDERR: {
-		size_t len = e->len;
-
-		output(s, e->kind == CASEMATE_STDOUT ? 1 : 2, e->data, len);
-		if (!s->done)
-			casemate_credit(s->c, s->exec, len);
+	case CASEMATE_STDERR:
+		s->owed += e->len;
+		output(s, e->kind == CASEMATE_STDOUT ? 1 : 2, e->data, e->len);
+		if (s->done || s->owed < CREDIT_STEP)
+			break;
+		casemate_credit(s->c, s->exec, s->owed);
+		s->owed = 0;
 		break;
-	}
 	case CASEMATE_STDOUT_END:
-		output_end();
+		output_end(s);
 		break;
 	case CASEMATE_STDIN_CREDIT:
 		s->stdin_credit += e->len;
@@ -295,6 +333,8 @@ static int session_run(struct session *s, const char *vm, char **argv,
 	s->signals = terminal_signals();
 	if (s->signals < 0)
 		return casemate_fail("cannot wait for signals: %s", strerror(errno));
+	for (int i = 0; i < 2; i++)
+		output_init(&s->out[i], i + 1);
 	status = session_begin(s, vm, argv, options);
 	if (status == 0) {
 		if (s->tty)
@@ -304,6 +344,8 @@ static int session_run(struct session *s, const char *vm, char **argv,
 		terminal_restore(&s->terminal);
 		status = s->status;
 	}
+	for (int i = 0; i < 2; i++)
+		output_done(&s->out[i], i + 1);
 	fd_close(s->signals);
 	return status;
 }
