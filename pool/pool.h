@@ -338,6 +338,7 @@ struct template {
 	uint32_t failures;		/* in a row */
 	char trouble[POOL_REASON_MAX];	/* the last one's reason */
 	struct timer retry;
+	struct timer calm;		/* running: a lease was a moment ago */
 	struct deferred refill;
 	bool removed;			/* freed with its last VM */
 	uint32_t users;			/* VMs that point here */

@@ -9,7 +9,9 @@
  * files.
  *
  * Refilling waits while a lease waits for a VM, makes at most REFILL_AT_ONCE at a time, and
- * after a failure pauses for a while that doubles.
+ * after a failure pauses for a while that doubles. While half of the target is there it also
+ * waits for CALM_NS after a lease: the VM's first command is what the processors are for then,
+ * and forks that are asked for together cost less.
  *
  * All ready VMs together stay within limits.ready_memory, counted by their guest RAM: what
  * one has of its own is far less while it waits, but on the day of its lease it may have all
@@ -26,6 +28,7 @@
 #include "base/time.h"
 
 #define REFILL_AT_ONCE	4u
+#define CALM_NS		(5 * NS_PER_SEC / 1000)
 #define RETRY_FIRST_NS	(NS_PER_SEC / 2)
 #define RETRY_DOUBLES	6u
 #define START_GUESS_NS	(NS_PER_SEC / 2)	/* before one was seen to start */
@@ -52,10 +55,23 @@ static void on_retry(struct timer *timer)
 	evloop_defer(t->pool->loop, &t->refill);
 }
 
-static void template_free(struct template *t)
+static void on_calm(struct timer *timer)
+{
+	struct template *t = list_entry(timer, struct template, calm);
+
+	evloop_defer(t->pool->loop, &t->refill);
+}
+
+static void timers_end(struct template *t)
 {
 	timer_set(t->pool->loop, &t->retry, 0);
+	timer_set(t->pool->loop, &t->calm, 0);
 	deferred_cancel(&t->refill);
+}
+
+static void template_free(struct template *t)
+{
+	timers_end(t);
 	for (unsigned int i = 0; i < t->fd_count; i++)
 		fd_close(t->fds[i]);
 	fd_close(t->image_fd);
@@ -148,6 +164,7 @@ static int template_open(struct pool *pool, const struct template_options *o,
 	snprintf(t->path, sizeof(t->path), "%s", o->path);
 	list_init(&t->link);
 	timer_init(&t->retry, on_retry);
+	timer_init(&t->calm, on_calm);
 	deferred_init(&t->refill, refill_run);
 	r = opening_new(&pool->openings, o->path, o->image, on_opened, t, &t->opening, err);
 	if (r < 0) {
@@ -304,8 +321,7 @@ static void template_remove(struct template *t)
 	t->removed = true;
 	list_remove(&t->link);
 	pool->template_count--;
-	timer_set(pool->loop, &t->retry, 0);
-	deferred_cancel(&t->refill);
+	timers_end(t);
 	pool_event(pool, "template-removed", NULL, "%s", t->name);
 	t->users++;
 	recount(t);
@@ -427,6 +443,8 @@ static void refill_run(struct deferred *deferred)
 	if (t->target > 0 && t->ready + t->starting == 0)
 		budget_take(t);
 	t->waits = false;
+	if (t->calm.at_ns && t->ready + t->starting >= (t->target + 1) / 2)
+		return;
 	while (t->waiting == 0 && t->starting < REFILL_AT_ONCE &&
 	       t->ready + t->starting < t->target) {
 		int r;
@@ -506,6 +524,7 @@ int template_lease(struct template *t, const struct vm_options *options, bool on
 		t->hits++;
 		t->pool->stats.lease_hits++;
 		pool_event(t->pool, "vm-leased", ready, "from %s", t->name);
+		timer_set(t->pool->loop, &t->calm, time_monotonic_ns() + CALM_NS);
 		template_vm_changed(t);
 		*ret_vm = ready;
 		waiter->done(waiter, ready, NULL);
