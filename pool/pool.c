@@ -53,6 +53,8 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 	*pool = (struct pool){ .loop = loop, .limits = *limits, .self = getuid(),
 			       .store = store };
 	list_init(&pool->vms);
+	for (size_t i = 0; i < POOL_NAME_HASHES; i++)
+		list_init(&pool->names[i]);
 	list_init(&pool->ended);
 	list_init(&pool->templates);
 	list_init(&pool->observers);
@@ -242,11 +244,13 @@ int pool_exec_admit(struct pool *pool, uid_t owner, struct err *err)
 	uint64_t count = 0;
 	struct vm *vm;
 
+	if (!pool->limits.owner_execs)
+		return 0;
 	list_for_each(vm, &pool->vms, struct vm, link) {
 		if (vm->owner == owner)
 			count += vm->exec_count;
 	}
-	if (pool->limits.owner_execs && count >= pool->limits.owner_execs)
+	if (count >= pool->limits.owner_execs)
 		return err_set(err, EDQUOT, "your limit is %u commands at once",
 			       pool->limits.owner_execs);
 	return 0;

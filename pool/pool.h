@@ -40,6 +40,7 @@
 #include "snapshot/file.h"
 
 #define POOL_NAME_MAX		63u	/* of VMs, templates */
+#define POOL_NAME_HASHES	256u
 #define POOL_LABEL_MAX		127u
 #define POOL_REASON_MAX		ERR_TEXT_MAX
 #define POOL_EVENTS		512u	/* kept for late readers */
@@ -217,6 +218,7 @@ struct vm_request {		/* VM_SAVE, VM_FORK, VM_PAUSE or VM_CONTINUE, queued */
 
 struct vm {
 	struct list link;		/* of pool->vms */
+	struct list named;		/* of the others in pool->names with this hash */
 	struct pool *pool;
 	char name[POOL_NAME_MAX + 1];
 	char label[POOL_LABEL_MAX + 1];
@@ -436,6 +438,7 @@ struct pool {
 	void (*orphaned)(struct pool *pool, const char *why);
 	uid_t self;
 	struct list vms, ended, templates, observers;
+	struct list names[POOL_NAME_HASHES];	/* the VMs of vms again */
 	struct list opening;		/* templates that are being opened */
 	struct openings openings;
 	uint32_t vm_count, ended_count, template_count;

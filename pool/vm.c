@@ -46,11 +46,27 @@ int pool_name_check(const char *name, const char *what, struct err *err)
 	return 0;
 }
 
+static struct list *name_bucket(struct pool *pool, const char *name)
+{
+	uint32_t hash = 0;
+
+	while (*name)
+		hash = hash * 31 + (unsigned char)*name++;
+	return &pool->names[hash % POOL_NAME_HASHES];
+}
+
+/* It can be found by its name now, or by its new one. */
+static void name_enter(struct vm *vm)
+{
+	list_remove(&vm->named);
+	list_add_tail(name_bucket(vm->pool, vm->name), &vm->named);
+}
+
 struct vm *pool_vm_find(struct pool *pool, const char *name)
 {
 	struct vm *vm;
 
-	list_for_each(vm, &pool->vms, struct vm, link) {
+	list_for_each(vm, name_bucket(pool, name), struct vm, named) {
 		if (!strcmp(vm->name, name) && vm->state != VM_ENDING)
 			return vm;
 	}
@@ -74,9 +90,12 @@ static int name_take(struct vm *vm, const char *name, struct err *err)
 {
 	int r = name ? pool_vm_name_admit(vm->pool, name, err) : 0;
 
-	if (r == 0 && name)
-		strcpy(vm->name, name);
-	return r;
+	if (r < 0 || !name)
+		return r;
+	strcpy(vm->name, name);
+	if (!list_empty(&vm->link))
+		name_enter(vm);
+	return 0;
 }
 
 /* Takes what a lease brings: owner, name, times. */
@@ -118,6 +137,7 @@ static void vm_free(struct vm *vm)
 	watch_remove(pool->loop, &vm->channel);
 	deferred_cancel(&vm->pump);
 	deferred_cancel(&vm->reap);
+	list_remove(&vm->named);
 	fd_close(vm->socket);
 	fd_close(vm->image_fd);
 	buf_done(&vm->to_vmm);
@@ -149,6 +169,7 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 	vm->created_ns = time_monotonic_ns();
 	snprintf(vm->name, sizeof(vm->name), "vm-%llu", (unsigned long long)vm->number);
 	list_init(&vm->link);
+	list_init(&vm->named);
 	list_init(&vm->execs);
 	list_init(&vm->forwards);
 	list_init(&vm->requests);
@@ -179,6 +200,7 @@ static void vm_begin(struct vm *vm, const struct vm_options *o)
 	struct pool *pool = vm->pool;
 
 	list_add_tail(&pool->vms, &vm->link);
+	name_enter(vm);
 	pool->vm_count++;
 	vm_memory_count(vm, vm->role != VM_HELD);
 	pool->stats.vms_created++;
