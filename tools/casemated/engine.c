@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,6 +80,9 @@ static int engine_begin(struct engine *e, struct err *err)
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* It has many large queues of which little is used: huge pages would take all of each.
+	 * VMMs, which want huge pages, are the parent's children. */
+	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	e->server.user = user ? user->pw_name : "casemated runs as";
 	r = group_find(o, &e->server.has_group, &e->server.group, err);
 	if (r == 0 && evloop_init(&e->loop) < 0)
