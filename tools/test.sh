@@ -57,9 +57,9 @@ if [ "${CASEMATE_TEST_ASAN:-1}" = 1 ]; then
 fi
 suites=(rehearsal)
 if why=$(kvm_trouble); then
-	echo "== On this host, with its /dev/kvm: kvm, e2e"
+	echo "== On this host, with its /dev/kvm: kvm, e2e, systemd-vm"
 	meson test -C "$BUILD" --no-rebuild --logbase kvm --print-errorlogs -j 2 \
-		--suite kvm --suite e2e "$@" </dev/null || true
+		--suite kvm --suite e2e --suite systemd-vm "$@" </dev/null || true
 else
 	echo "== $why: the suites kvm and e2e run in the rehearsal machine"
 	suites=(kvm e2e rehearsal)
