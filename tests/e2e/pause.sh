@@ -58,7 +58,8 @@ test_pause() {
 
 # A sleep that would have been over in the pause, and one command's output across it.
 test_pause_in_a_command() {
-	local pid before i
+	local pid before
+	: >"$T/long"
 	keep box -- true
 	"$CASEMATE" exec box -- sh -c 'n=0; until [ -e /tmp/end ]; do
 		echo $((n += 1)); sleep 0.2; done; exit 4' >"$T/long" 2>"$T/err" </dev/null &
