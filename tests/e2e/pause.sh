@@ -56,7 +56,7 @@ test_pause() {
 	stop
 }
 
-# A sleep that would have been over in the pause, and one command's output across it.
+# A command stands still, and then goes on where it was.
 test_pause_in_a_command() {
 	local pid before
 	: >"$T/long"
