@@ -163,7 +163,13 @@ int job_begin(struct workers *w, struct job *job, struct err *err)
 	list_add_tail(&w->waiting, &job->link);
 	w->waiting_count++;
 	jobs_start(w);
-	return 0;
+	if (job->running || w->thread_count > 0)
+		return 0;
+	/* None that ends would make room. */
+	list_remove(&job->link);
+	w->waiting_count--;
+	return err_set(err, EAGAIN, "no thread is to be had to open files; raise the limit on "
+		       "processes (ulimit -u, TasksMax=)");
 }
 
 bool job_cancel(struct job *job)

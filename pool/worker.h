@@ -56,7 +56,7 @@ void workers_done(struct workers *workers);
 
 void job_init(struct job *job, void (*run)(struct job *), void (*done)(struct job *),
 	      void (*stuck)(struct job *));
-/* Returns 0: done() will be called, later; or -EBUSY with err set. */
+/* Returns 0: done() will be called, later; or -EBUSY, or -EAGAIN (no thread), with err set. */
 int job_begin(struct workers *workers, struct job *job, struct err *err);
 /* Asks a job that was begun to end. Returns whether it is the caller's again at once; else
  * done() comes, later. */
