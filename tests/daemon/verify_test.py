@@ -213,13 +213,13 @@ case_killed.restarts = True
 
 
 def case_changed_meanwhile(d):
-    c, path = d.client(), big(d)
+    c, other, path = d.client(), d.client(), big(d)
     c.send(f'@a template add t file={path}\n')
-    eventually(lambda: metric(c, 'verifying') == 1, 'nothing is verified')
+    eventually(lambda: metric(other, 'verifying') == 1, 'nothing is verified')
     os.utime(path)
     assert 'was changed while' in repr(answers(c, 'a')['a'])
     c.send(f'@a template add t file={path}\n')
-    eventually(lambda: metric(c, 'verifying') == 1, 'nothing is verified')
+    eventually(lambda: metric(other, 'verifying') == 1, 'nothing is verified')
     os.truncate(path, 4096)
     assert answers(c, 'a')['a'].sign[0] == '-'
     os.unlink(path)
@@ -228,7 +228,8 @@ def case_changed_meanwhile(d):
     path = big(d, mib=64)
     small = snapshot(d, c)
     c.send(f'@a template add t file={path} hold=no\n')
-    eventually(lambda: metric(c, 'verifying') == 1 or c.ask('template list').items, 'nothing')
+    eventually(lambda: metric(other, 'verifying') == 1 or
+               other.ask('template list').items, 'nothing is verified')
     os.rename(small, path)
     assert answers(c, 'a')['a'].sign == '+'
     assert c.ask('template list').items[0]['mem'] == str(64 << 20)
