@@ -66,6 +66,7 @@ class Stuck:
 
     def end(self):
         """All who wait are told that it is gone."""
-        self.libc.umount2(self.directory.encode(), 1)
+        for flag in 1, 2:       # MNT_FORCE for those who wait, MNT_DETACH for who has it open
+            self.libc.umount2(self.directory.encode(), flag)
         self.thread.join(10)
         os.close(self.fd)
