@@ -219,6 +219,15 @@ static void ended_trim(struct pool *pool)
 	}
 }
 
+/* Nothing is added to it any more: what was never filled goes back. */
+static void ring_trim(struct exec_stream *s)
+{
+	uint8_t *less = s->ring && s->end < EXEC_RING ? realloc(s->ring, (size_t)s->end) : NULL;
+
+	if (less)
+		s->ring = less;
+}
+
 /* The end is known: the command leaves its VM and waits to be read. */
 static void exec_settle(struct exec *exec, enum exec_end end)
 {
@@ -240,6 +249,8 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	free(exec->frame);
 	exec->frame = NULL;
 	buf_done(&exec->in);
+	ring_trim(&exec->out[0]);
+	ring_trim(&exec->out[1]);
 	pool->stats.execs_ended++;
 	vm_timer_update(vm);
 	waiters_tell(&exec->waiters, exec, NULL);

@@ -4,6 +4,7 @@
  * serve when the parent has said why it was started, so that this is its first event.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -83,6 +84,10 @@ static int engine_begin(struct engine *e, struct err *err)
 	/* It has many large queues of which little is used: huge pages would take all of each.
 	 * VMMs, which want huge pages, are the parent's children. */
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	/* A command's ring is of the heap, where the next one finds it again; a mapping of its own
+	 * costs three system calls. */
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	mallopt(M_TRIM_THRESHOLD, 4 << 20);
 	e->server.user = user ? user->pw_name : "casemated runs as";
 	r = group_find(o, &e->server.has_group, &e->server.group, err);
 	if (r == 0 && evloop_init(&e->loop) < 0)
