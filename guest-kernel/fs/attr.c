@@ -129,7 +129,7 @@ static long truncate_path(struct dentry *d, int64_t size)
 	if (r == 0)
 		r = inode_truncate(i, (uint64_t)size);
 	if (r == 0)
-		fsnotify_fast(d, KIN_MODIFY);
+		fsnotify_change(d, KIN_MODIFY);
 	return r;
 }
 
@@ -163,7 +163,7 @@ SYSCALL(ftruncate, unsigned fd, int64_t size)
 	else
 		r = inode_truncate(f->inode, (uint64_t)size);
 	if (r == 0)
-		fsnotify_fast(f->dentry, KIN_MODIFY);
+		fsnotify_change(f->dentry, KIN_MODIFY);
 	file_put(f);
 	return r;
 }
@@ -175,7 +175,7 @@ static long change_dentry(struct dentry *d, const struct attr *a)
 	long r = notify_change(d->inode, a);
 
 	if (r == 0)
-		fsnotify_fast(d, KIN_ATTRIB);
+		fsnotify_change(d, KIN_ATTRIB);
 	return r;
 }
 

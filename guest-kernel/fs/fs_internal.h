@@ -119,9 +119,13 @@ void filesystems_show(struct strbuf *sb);		/* /proc/filesystems */
 /* ---- inotify.c ---- */
 extern unsigned inotify_watch_count;
 void inotify_inode_gone(struct inode *i);
+void inotify_unmounted(struct inode *i);		/* its watches are told, and go */
 uint32_t fsnotify_cookie(void);
 /* On the inode alone, without its parent. */
 void fsnotify_inode(struct inode *i, uint32_t mask);
+/* As fsnotify(), of what is done to the inode rather than through the name: attributes, size.
+ * It is told of when the name is gone, too (IN_EXCL_UNLINK). */
+void fsnotify_change(struct dentry *d, uint32_t mask);
 static inline void fsnotify_fast(struct dentry *d, uint32_t mask)
 {
 	if (inotify_watch_count != 0)

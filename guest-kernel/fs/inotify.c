@@ -2,7 +2,8 @@
 /*
  * inotify. An instance is a file with a bounded queue of events; a watch links an instance to
  * an inode. Watches hold no reference: an inode that dies tells its watches (IN_DELETE_SELF,
- * IN_IGNORED) and drops them.
+ * IN_IGNORED) and drops them. An event that finds no room, in the queue or in memory, is told
+ * of by IN_Q_OVERFLOW, whose place each instance has from the start.
  *
  * While there is no watch at all, inotify_watch_count is zero and the callers' checks of it
  * are all that notification costs.
@@ -18,6 +19,9 @@
 #define QUEUE_MAX	16384u
 #define WATCHES_MAX	65536u		/* all instances together */
 #define INSTANCES_MAX	1024u
+#define ALL_BITS	(IN_ALL_EVENTS | IN_UNMOUNT | IN_Q_OVERFLOW | IN_IGNORED | IN_ONLYDIR | \
+			 IN_DONT_FOLLOW | IN_EXCL_UNLINK | IN_MASK_ADD | IN_MASK_CREATE | \
+			 IN_ISDIR | IN_ONESHOT)
 
 struct in_event {
 	TAILQ_ENTRY(in_event) link;
@@ -42,6 +46,8 @@ struct inotify {
 	unsigned nevents;
 	size_t bytes;
 	int next_wd;
+	struct in_event *overflow;	/* one for all time, in the queue or not */
+	bool overflowed;		/* it is */
 };
 
 unsigned inotify_watch_count;
@@ -63,6 +69,31 @@ static size_t event_size(const struct in_event *e)
 	return sizeof(e->head) + e->head.len;
 }
 
+static void append(struct inotify *in, struct in_event *e)
+{
+	TAILQ_INSERT_TAIL(&in->events, e, link);
+	in->last = e;
+	in->nevents++;
+	in->bytes += event_size(e);
+	waitq_wake(&in->wq, KPOLLIN | KPOLLRDNORM);
+}
+
+static void queue_overflow(struct inotify *in)
+{
+	if (in->overflowed)
+		return;
+	in->overflowed = true;
+	append(in, in->overflow);
+}
+
+/* Linux does not look at cookies either. */
+static bool same_event(const struct in_event *e, int wd, uint32_t mask, uint32_t room,
+		       const char *name, size_t len)
+{
+	return e->head.wd == wd && e->head.mask == mask && e->head.len == room &&
+	       (len == 0 || (memcmp(e->name, name, len) == 0 && e->name[len] == 0));
+}
+
 static void queue_event(struct inotify *in, int wd, uint32_t mask, uint32_t cookie,
 			const char *name, size_t len)
 {
@@ -70,32 +101,24 @@ static void queue_event(struct inotify *in, int wd, uint32_t mask, uint32_t cook
 	uint32_t room = len != 0 ? (uint32_t)ALIGN_UP(len + 1, sizeof(struct inotify_event)) : 0;
 	struct in_event *e = in->last;
 
-	if (e != NULL && e->head.wd == wd && e->head.mask == mask && e->head.cookie == cookie &&
-	    e->head.len == room && (len == 0 || (memcmp(e->name, name, len) == 0 &&
-						 e->name[len] == 0)))
-		return;
 	if (in->nevents >= QUEUE_MAX) {
-		if (e != NULL && e->head.mask == IN_Q_OVERFLOW)
-			return;
-		wd = -1;
-		mask = IN_Q_OVERFLOW;
-		cookie = 0;
-		len = room = 0;
-	}
-	e = kzalloc(sizeof(*e) + room);
-	if (e == NULL)
+		queue_overflow(in);
 		return;
+	}
+	if (e != NULL && same_event(e, wd, mask, room, name, len))
+		return;
+	e = kzalloc(sizeof(*e) + room);
+	if (e == NULL) {
+		queue_overflow(in);
+		return;
+	}
 	e->head.wd = wd;
 	e->head.mask = mask;
 	e->head.cookie = cookie;
 	e->head.len = room;
 	if (len != 0)
 		memcpy(e->name, name, len);
-	TAILQ_INSERT_TAIL(&in->events, e, link);
-	in->last = e;
-	in->nevents++;
-	in->bytes += event_size(e);
-	waitq_wake(&in->wq, KPOLLIN | KPOLLRDNORM);
+	append(in, e);
 }
 
 static void drop_first(struct inotify *in)
@@ -107,7 +130,10 @@ static void drop_first(struct inotify *in)
 		in->last = NULL;
 	in->nevents--;
 	in->bytes -= event_size(e);
-	kfree(e);
+	if (e == in->overflow)
+		in->overflowed = false;
+	else
+		kfree(e);
 }
 
 /* ---- watches ---- */
@@ -138,22 +164,25 @@ static void notify_watch(struct watch *w, uint32_t mask, uint32_t cookie, const 
 	}
 }
 
+/* hidden: what IN_EXCL_UNLINK does not want to hear of. */
 static void notify_list(struct inode *i, uint32_t mask, uint32_t cookie, const char *name,
-			size_t len, bool unlinked)
+			size_t len, bool hidden)
 {
 	struct watch *w = i->watches.first, *next;
 
 	for (; w != NULL; w = next) {
 		next = w->next;
-		if (!unlinked || (w->mask & IN_EXCL_UNLINK) == 0)
+		if (!hidden || (w->mask & IN_EXCL_UNLINK) == 0)
 			notify_watch(w, mask, cookie, name, len);
 	}
 }
 
 void fsnotify_inode(struct inode *i, uint32_t mask)
 {
+	if (KS_ISDIR(i->mode) && mask != IN_MOVE_SELF)
+		mask |= IN_ISDIR;
 	if (i->watches.first != NULL)
-		notify_list(i, mask | (KS_ISDIR(i->mode) ? IN_ISDIR : 0), 0, NULL, 0, false);
+		notify_list(i, mask, 0, NULL, 0, false);
 }
 
 void fsnotify_dir(struct inode *dir, const char *name, size_t len, uint32_t mask,
@@ -163,32 +192,49 @@ void fsnotify_dir(struct inode *dir, const char *name, size_t len, uint32_t mask
 		notify_list(dir, mask, cookie, name, len, false);
 }
 
-void fsnotify(struct dentry *d, uint32_t mask)
+static void notify_dentry(struct dentry *d, uint32_t mask, bool hidden)
 {
-	if (inotify_watch_count == 0)
-		return;
 	if (KS_ISDIR(d->inode->mode))
 		mask |= IN_ISDIR;
 	if (d->parent != d && (d->flags & DENTRY_ANON) == 0 &&
 	    d->parent->inode->watches.first != NULL)
-		notify_list(d->parent->inode, mask, 0, d->name, d->len,
-			    (d->flags & DENTRY_DELETED) != 0);
+		notify_list(d->parent->inode, mask, 0, d->name, d->len, hidden);
 	if (d->inode->watches.first != NULL)
-		notify_list(d->inode, mask, 0, NULL, 0, false);
+		notify_list(d->inode, mask, 0, NULL, 0, hidden);
 }
 
-void inotify_inode_gone(struct inode *i)
+void fsnotify(struct dentry *d, uint32_t mask)
+{
+	if (inotify_watch_count != 0)
+		notify_dentry(d, mask, (d->flags & DENTRY_DELETED) != 0);
+}
+
+void fsnotify_change(struct dentry *d, uint32_t mask)
+{
+	if (inotify_watch_count != 0)
+		notify_dentry(d, mask, false);
+}
+
+static void drop_watches(struct inode *i, uint32_t mask)
 {
 	struct watch *w;
 
 	while ((w = i->watches.first) != NULL) {
-		if (i->nlink == 0 && (w->mask & IN_DELETE_SELF) != 0)
-			queue_event(w->in, w->wd,
-				    IN_DELETE_SELF | (KS_ISDIR(i->mode) ? IN_ISDIR : 0), 0,
-				    NULL, 0);
+		if (((w->mask | IN_UNMOUNT) & mask) != 0)
+			queue_event(w->in, w->wd, mask, 0, NULL, 0);
 		queue_event(w->in, w->wd, IN_IGNORED, 0, NULL, 0);
 		watch_remove(w);
 	}
+}
+
+void inotify_inode_gone(struct inode *i)
+{
+	drop_watches(i, i->nlink == 0 ? IN_DELETE_SELF : 0);
+}
+
+void inotify_unmounted(struct inode *i)
+{
+	drop_watches(i, IN_UNMOUNT | (KS_ISDIR(i->mode) ? IN_ISDIR : 0));
 }
 
 /* ---- the file ---- */
@@ -246,6 +292,7 @@ static void in_release(struct file *f)
 	while (!TAILQ_EMPTY(&in->events))
 		drop_first(in);
 	instances--;
+	kfree(in->overflow);
 	kfree(in);
 }
 
@@ -282,6 +329,13 @@ static long do_init(unsigned flags)
 	in = kzalloc(sizeof(*in));
 	if (in == NULL)
 		return -ENOMEM;
+	in->overflow = kzalloc(sizeof(*in->overflow));
+	if (in->overflow == NULL) {
+		kfree(in);
+		return -ENOMEM;
+	}
+	in->overflow->head.wd = -1;
+	in->overflow->head.mask = IN_Q_OVERFLOW;
 	TAILQ_INIT(&in->events);
 	TAILQ_INIT(&in->watches);
 	waitq_init(&in->wq);
@@ -289,6 +343,7 @@ static long do_init(unsigned flags)
 	f = anon_file_new("anon_inode:inotify", &inotify_fops, in,
 			  KO_RDONLY | (flags & KO_NONBLOCK));
 	if (IS_ERR(f)) {
+		kfree(in->overflow);
 		kfree(in);
 		return PTR_ERR(f);
 	}
@@ -359,9 +414,7 @@ SYSCALL(inotify_add_watch, int fd, const char __user *path, uint32_t mask)
 	int err;
 	long r;
 
-	if ((mask & (IN_ALL_EVENTS | IN_UNMOUNT | IN_Q_OVERFLOW | IN_IGNORED | IN_ONLYDIR |
-		     IN_DONT_FOLLOW | IN_EXCL_UNLINK | IN_MASK_ADD | IN_ISDIR | IN_ONESHOT |
-		     IN_MASK_CREATE)) == 0)
+	if (mask == 0 || (mask & ~ALL_BITS) != 0)
 		return -EINVAL;
 	f = fd_get(fd);
 	if (f == NULL)

@@ -252,16 +252,16 @@ SYSCALL(linkat, int olddirfd, const char __user *old, int newdirfd, const char _
 
 /* ---- removal ---- */
 
-/* Without its parent: the name is gone by now. */
-static void notify_removed(struct inode *dir, struct dentry *d)
+/* The last name found was removed. Takes d: as on Linux, a file that nobody else holds says
+ * that it is gone before its directory does. */
+static void removed_finish(struct nameidata *nd, struct dentry *d, bool isdir)
 {
-	struct inode *i = d->inode;
-
-	if (inotify_watch_count == 0)
-		return;
-	if (!KS_ISDIR(i->mode))
-		fsnotify_inode(i, KIN_ATTRIB);
-	fsnotify_dir(dir, d->name, d->len, KIN_DELETE | (KS_ISDIR(i->mode) ? KIN_ISDIR : 0), 0);
+	if (inotify_watch_count != 0 && !isdir)
+		fsnotify_inode(d->inode, KIN_ATTRIB);
+	dentry_put(d);
+	if (inotify_watch_count != 0)
+		fsnotify_dir(nd->cur->inode, nd->name, nd->len,
+			     KIN_DELETE | (isdir ? KIN_ISDIR : 0), 0);
 }
 
 static long unlink_last(struct nameidata *nd)
@@ -282,8 +282,9 @@ static long unlink_last(struct nameidata *nd)
 		r = d->parent != dir ? -EBUSY :
 		    dir->inode->ops->unlink == NULL ? -EPERM : dir->inode->ops->unlink(d);
 	if (r == 0)
-		notify_removed(dir->inode, d);
-	dentry_put(d);
+		removed_finish(nd, d, false);
+	else
+		dentry_put(d);
 	return r;
 }
 
@@ -310,8 +311,9 @@ static long rmdir_last(struct nameidata *nd)
 		r = d->parent != dir ? -EBUSY :
 		    dir->inode->ops->rmdir == NULL ? -EPERM : dir->inode->ops->rmdir(d);
 	if (r == 0)
-		notify_removed(dir->inode, d);
-	dentry_put(d);
+		removed_finish(nd, d, true);
+	else
+		dentry_put(d);
 	return r;
 }
 
@@ -430,9 +432,9 @@ static void rename_notify(struct rename_args *ra, struct inode *gone, const char
 
 	fsnotify_dir(from, oldname, oldlen, KIN_MOVED_FROM | isdir, cookie);
 	fsnotify_dir(to, ra->to.name, ra->to.len, KIN_MOVED_TO | isdir, cookie);
-	fsnotify_inode(i, KIN_MOVE_SELF);
 	if (gone != NULL)
 		fsnotify_inode(gone, KIN_ATTRIB);
+	fsnotify_inode(i, KIN_MOVE_SELF);
 	if ((ra->flags & RENAME_EXCHANGE) != 0) {
 		i = ra->new->inode;
 		isdir = KS_ISDIR(i->mode) ? KIN_ISDIR : 0;

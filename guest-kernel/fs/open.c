@@ -202,7 +202,7 @@ struct file *open_dentry_checked(struct dentry *d, uint32_t flags, bool created)
 		return ERR_PTR(r);
 	}
 	if (trunc)
-		fsnotify_fast(d, KIN_MODIFY);
+		fsnotify_change(d, KIN_MODIFY);
 	fsnotify_fast(d, KIN_OPEN);
 	return f;
 }

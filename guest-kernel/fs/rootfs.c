@@ -766,6 +766,10 @@ void rootfs_teardown(struct superblock *sb)
 	for (;;) {
 		child = KS_ISDIR(d->inode->mode) ?
 				RB_MAX(cookie_tree, &rnode(d->inode)->dir.order) : NULL;
+		if (child == NULL)
+			inotify_unmounted(d->inode);
+		else if ((child->flags & DENTRY_LAZY) == 0)
+			inotify_unmounted(child->inode);
 		if (child != NULL && ((child->flags & DENTRY_LAZY) != 0 ||
 				      !KS_ISDIR(child->inode->mode))) {
 			dir_remove(d->inode, child);

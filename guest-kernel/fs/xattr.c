@@ -113,7 +113,7 @@ static long set_on(struct dentry *d, const char __user *uname, const void __user
 			    -EOPNOTSUPP : i->ops->setxattr(i, name, value, size, flags);
 	if (r == 0) {
 		i->ctime_ns = clock_realtime_ns();
-		fsnotify_fast(d, KIN_ATTRIB);
+		fsnotify_change(d, KIN_ATTRIB);
 	}
 	kfree(value);
 	return r;
@@ -206,7 +206,7 @@ static long remove_from(struct dentry *d, const char __user *uname)
 			    -EOPNOTSUPP : i->ops->removexattr(i, name);
 	if (r == 0) {
 		i->ctime_ns = clock_realtime_ns();
-		fsnotify_fast(d, KIN_ATTRIB);
+		fsnotify_change(d, KIN_ATTRIB);
 	}
 	return r;
 }

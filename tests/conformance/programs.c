@@ -24,18 +24,10 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include "tests/conformance/check.h"
 
-static const char *failure;
-static char failure_text[200];
-
-#define CHECK(x) \
-	do { \
-		if (!(x) && failure == NULL) { \
-			snprintf(failure_text, sizeof(failure_text), "line %d: %s (errno %d)", \
-				 __LINE__, #x, errno); \
-			failure = failure_text; \
-		} \
-	} while (0)
+const char *failure;
+char failure_text[200];
 
 /* CPython test_signal: /proc/PID itself is taken for a pidfd, by this call and no other. */
 static void test_proc_directory_as_pidfd(void)
@@ -483,6 +475,12 @@ static const struct {
 	{ "mutexes with priority inheritance", test_pi_mutex },
 	{ "flags that nobody expects", test_flags },
 	{ "wild jumps", test_wild_jumps },
+	{ "inotify: removal", test_inotify_removal },
+	{ "inotify: moves", test_inotify_moves },
+	{ "inotify: paths and masks", test_inotify_paths },
+	{ "inotify: files without a name", test_inotify_unlinked },
+	{ "inotify: the queue", test_inotify_queue },
+	{ "inotify: unmounting", test_inotify_unmount },
 };
 
 int main(void)
