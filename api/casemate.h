@@ -147,7 +147,8 @@ int casemate_put(struct casemate *c, const char *vm, const char *path,
 /* Writes the file to fd, which is not truncated before. */
 int casemate_get(struct casemate *c, const char *vm, const char *path,
 		 const char *const *options, int fd);
-/* Begins to watch; one watch a connection, until its end has come. */
+/* Begins to watch, with the option "tree=yes" all that is below, too; one watch a connection,
+ * until its end has come. */
 int casemate_watch(struct casemate *c, const char *vm, const char *path,
 		   const char *const *options, unsigned long long *ret_exec);
 /* Returns 1 with the next line as the only item, or with no item: that was the end, and

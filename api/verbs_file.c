@@ -30,7 +30,7 @@ static const struct file_verb {
 	{ "rm", 1, "recursive " ENGINE_OPTIONS, false },
 	{ "symlink", 1, "target " ENGINE_OPTIONS, false },
 	{ "chmod", 1, "mode " ENGINE_OPTIONS, false },
-	{ "watch", 1, ENGINE_OPTIONS, false },
+	{ "watch", 1, "tree " ENGINE_OPTIONS, false },
 };
 
 static const struct file_verb *file_verb_find(const char *name)
@@ -102,6 +102,6 @@ const struct verb verbs_file[] = {
 	{ "rm", verb_file, 3, "rm VM PATH [recursive=yes] [user=] [timeout=]", false },
 	{ "symlink", verb_file, 4, "symlink VM PATH target=TEXT [user=] [timeout=]", false },
 	{ "chmod", verb_file, 4, "chmod VM PATH mode=OCTAL [user=] [timeout=]", false },
-	{ "watch", verb_file, 3, "watch VM PATH [user=] [timeout=] [window=]", false },
+	{ "watch", verb_file, 3, "watch VM PATH [tree=yes] [user=] [timeout=] [window=]", false },
 	{ NULL, NULL, 0, NULL, false },
 };

@@ -21,7 +21,7 @@ static const struct builtin builtins[] = {
 	{"rm", 1, "recursive", builtin_rm},
 	{"stat", 1, "follow", builtin_stat},
 	{"symlink", 1, "target", builtin_symlink},
-	{"watch", 1, "", builtin_watch},
+	{"watch", 1, "tree", builtin_watch},
 };
 
 const struct builtin *builtin_find(const char *name)

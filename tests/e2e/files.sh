@@ -177,6 +177,74 @@ test_watch() {
 	stop
 }
 
+# What the events of a tree tell is what is there, whatever went on meanwhile.
+test_watch_tree() {
+	local i
+	begin
+	cm exec box -- sh -c 'mkdir -p /tmp/t/old/deep; mkfifo /tmp/t/old/fifo'
+	"$CASEMATE" watch -r --json box:/tmp/t >"$T/events" 2>"$T/err" </dev/null &
+	local pid=$!
+	for i in $(seq $((LIMIT * SCALE))); do
+		grep -q watching "$T/events" && break
+		sleep 0.2
+	done
+	cm exec box -- sh -c 'cd /tmp/t; mv old/deep . ; >deep/in; mv deep ../out; >../out/unheard
+		mv ../out back; mkdir -p 1/2/3; mv back 1/2/; >"1/2/back/a b"; >last'
+	want_status 0
+	cm exec box -- sh -c 'cd /tmp/t
+		storm() {
+			i=0
+			while [ $((i += 1)) -lt 25 ]; do
+				mkdir -p a$1/b/c b/$1; >a$1/b/c/$i; mv a$1 b/$1 2>/dev/null
+				mv b/$1/a$1/b x$1; mv -T x$1 b/y 2>/dev/null; mv b c 2>/dev/null
+				[ $((i % 5)) != 0 ] || rm -rf c
+			done
+		}
+		storm 1 2>/dev/null & storm 2 2>/dev/null & storm 3 2>/dev/null & wait; >END'
+	want_status 0
+	for i in $(seq $((LIMIT * SCALE))); do
+		grep -q '"END"' "$T/events" && break
+		sleep 0.2
+	done
+	cm ls -r --json box:/tmp/t
+	cp "$T/out" "$T/listing"
+	# Its end is that of what it watches.
+	cm rm -r box:/tmp/t
+	wait $pid || fail "the watch ended with $?: $(head -c 200 "$T/err")"
+	tail -1 "$T/events" | grep -q '"gone"' || fail "$(tail -1 "$T/events")"
+	python3 - "$T/events" "$T/listing" <<-'END' 2>"$T/diff" || fail "$(tail -1 "$T/diff")"
+		import json, sys
+		paths, left = {'old', 'old/deep', 'old/fifo'}, {}
+		def take_away(path):
+		    global paths
+		    gone = {p for p in paths if p == path or p.startswith(path + '/')}
+		    paths -= gone
+		    return [p[len(path):] for p in gone]
+		for line in open(sys.argv[1]):
+		    e = json.loads(line)
+		    what, name = e['event'], e.get('name')
+		    assert what not in ('overflow', 'unwatched'), e
+		    if what == 'created':
+		        paths.add(name)
+		    elif what in ('deleted', 'moved-from'):
+		        left = {e.get('cookie', 0): take_away(name)}
+		    elif what == 'moved-to':
+		        take_away(name)
+		        paths.add(name)
+		        if e.get('dir'):
+		            paths |= {name + p for p in left.get(e.get('cookie'), ())}
+		    if name == 'last' and what == 'created':
+		        want = {'old', 'old/fifo', '1', '1/2', '1/2/3', '1/2/back', '1/2/back/in',
+		                '1/2/back/unheard', '1/2/back/a b', 'last'}
+		        assert paths == want, sorted(paths ^ want)
+		    if name == 'END':
+		        break
+		want = {e['name'] for e in json.load(open(sys.argv[2]))}
+		assert paths == want, ('events and listing differ', sorted(paths ^ want)[:9])
+	END
+	stop
+}
+
 # A put goes on in a VM that is forked, and ends in the source.
 test_fork_meanwhile() {
 	local child i
@@ -208,4 +276,4 @@ test_fork_meanwhile() {
 	stop
 }
 
-run_cases put_and_get refusals names trees nothing_half watch fork_meanwhile
+run_cases put_and_get refusals names trees nothing_half watch watch_tree fork_meanwhile

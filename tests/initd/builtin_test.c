@@ -583,6 +583,40 @@ static void test_watch(void)
 	end();
 }
 
+/* Moves keep what is below; what comes whole is told of. tests/daemon/watch_test.py has more. */
+static void test_watch_tree(void)
+{
+	struct peer_exec e;
+	char path[80];
+
+	begin();
+	snprintf(path, sizeof(path), "%s/d", dir);
+	CU_ASSERT_EQUAL(mkdir("d", 0755) | mkdir("d/a", 0755) | mkdir("d/a/b", 0755), 0);
+	CU_ASSERT_EQUAL(mkdir("in", 0755) | mkdir("in/c", 0755), 0);
+	file_make("in/c/f", "");
+	start(&e, 0, "watch", path, "tree=yes", NULL);
+	watch_check(&e, "watching\n");
+	file_make("d/a/b/f", "");
+	watch_check(&e, "created name=a/b/f\n");
+	CU_ASSERT_EQUAL(rename("d/a", "d/x"), 0);
+	CU_ASSERT_EQUAL(mkdir("d/x/b/new", 0755), 0);
+	watch_check(&e, "created name=x/b/new dir=yes\n");
+	CU_ASSERT_EQUAL(rename("in", "d/x/b/in"), 0);
+	watch_check(&e, "created name=x/b/in/c/f\n");
+	CU_ASSERT_EQUAL(rename("d/x/b", "out"), 0);
+	file_make("out/in/c/g", "");
+	file_make("d/last", "");
+	watch_check(&e, "created name=last\n");
+	CU_ASSERT_PTR_NULL(strstr(e.out, "c/g"));
+	CU_ASSERT_PTR_NULL(strstr(e.out, "created name=x/b/f"));
+	CU_ASSERT_EQUAL(rename("d", "moved"), 0);
+	CU_ASSERT_EQUAL(finish(&e), 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(e.out, "\ngone\n"));
+	peer_exec_done(&e);
+	CU_ASSERT_EQUAL(run(0, "watch", "relative", "tree=yes"), ENOENT);
+	end();
+}
+
 /* A reader that takes nothing: the kernel's queue runs over, and that is said. */
 static void test_watch_overflow(void)
 {
@@ -627,6 +661,7 @@ const CU_TestInfo builtin_tests[] = {
 	{"mv and chmod", test_names},
 	{"rm", test_rm},
 	{"watch", test_watch},
+	{"watch of a tree", test_watch_tree},
 	{"watch, slow reader", test_watch_overflow},
 	CU_TEST_INFO_NULL,
 };

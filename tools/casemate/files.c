@@ -339,7 +339,9 @@ static void event_print(const struct casemate *c, bool as_json)
 {
 	static const char *const names[] = { "name", "dir", "cookie" };
 	struct json json = JSON_INIT(stdout);
-	const char *what = casemate_item_word(c, 0, 0);
+	const char *what = casemate_item_word(c, 0, 0), *error;
+
+	error = casemate_item_value(c, 0, "errno");
 
 	if (as_json) {
 		json_object(&json, NULL);
@@ -348,11 +350,15 @@ static void event_print(const struct casemate *c, bool as_json)
 			if (casemate_item_value(c, 0, names[i]))
 				json_string(&json, names[i], value(c, 0, names[i]));
 		}
+		if (error)
+			json_number_text(&json, "errno", error);
 		json_end(&json);
 	} else {
 		print_clean(what);
 		putchar(' ');
 		print_clean(value(c, 0, "name"));
+		if (error)
+			printf(": %s", strerror((int)strtoul(error, NULL, 10)));
 		putchar('\n');
 	}
 	fflush(stdout);
@@ -361,6 +367,7 @@ static void event_print(const struct casemate *c, bool as_json)
 int cmd_watch(int argc, char **argv)
 {
 	static const struct option_rule rules[] = {
+		{ "-r", "tree=", 'y', NULL, "all that is below a directory, too" },
 		OPTION_USER, { "--timeout", "timeout=", 'v', "TIME", "end after TIME" },
 		{ "--json", "", 'y', NULL, "an object a line" }, OPTION_SOCKET, OPTIONS_END,
 	};
