@@ -132,7 +132,7 @@ def case_stdin(d):
             got += line.chunk
         else:
             done = True
-    assert got == data, f'{len(got)} of {len(data)} bytes'
+    assert got == data, f'{len(got)} of {len(data)} bytes, {sent} sent: {line}'
 
 
 def case_stdin_without_credit(d):

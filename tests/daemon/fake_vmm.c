@@ -5,8 +5,7 @@
  * KVM, by the hundred, and in ways that a real guest would not do. It is started with the
  * VMM's own options. Commands (argv[0]):
  *
- *   echo WORDS      to stdout                    cat          stdin to stdout (credits of
- *                                                            stdout ignored), to its end
+ *   echo WORDS      to stdout                    cat          stdin to stdout, to its end
  *   exit N          ends with that code          sleep        until a signal
  *   stubborn        ends by nothing              flood N      N bytes to stdout, credits kept
  *   greedy          ignores credits              crash        the VMM dies
@@ -41,12 +40,15 @@ struct task {
 	bool has_stdin, builtin;
 	uint64_t left;		/* of flood */
 	uint32_t credit;
+	uint32_t waits;		/* bytes of cat that have no credit yet */
+	bool stdin_ended;
 	uint32_t number;	/* of tick */
 };
 
 static int channel;
 static bool hold, running, paused, based;
 static struct task tasks[TASKS];
+static uint8_t waiting[TASKS][CM_CREDIT_INITIAL];
 static int passed[CM_VM_FORK_MAX];
 static unsigned int passed_count;
 static struct frame_decoder decoder;
@@ -216,19 +218,37 @@ static void on_exec(const struct frame *f)
 	}
 }
 
+static void cat_step(struct task *t)
+{
+	uint8_t *bytes = waiting[t - tasks];
+
+	while (t->waits > 0 && t->credit > 0) {
+		uint32_t n = t->waits < CM_FRAME_MAX ? t->waits : CM_FRAME_MAX;
+		struct cm_credit credit = { .stream = CM_F_STDIN };
+
+		if (n > t->credit)
+			n = t->credit;
+		put(CM_F_STDOUT, t->id, bytes, n);
+		credit.bytes = n;
+		put(CM_F_CREDIT, t->id, &credit, sizeof(credit));
+		t->waits -= n;
+		t->credit -= n;
+		memmove(bytes, bytes + n, t->waits);
+	}
+	if (t->stdin_ended && t->waits == 0)
+		task_exit(t, 0);
+}
+
 static void on_stdin(struct task *t, const struct frame *f)
 {
-	struct cm_credit credit = { .stream = CM_F_STDIN, .bytes = f->head.length };
-
-	if (f->head.length == 0) {
-		if (!strcmp(t->name, "cat"))
-			task_exit(t, 0);
-		return;
-	}
 	if (strcmp(t->name, "cat"))
 		return;
-	put(CM_F_STDOUT, t->id, f->payload, f->head.length);
-	put(CM_F_CREDIT, t->id, &credit, sizeof(credit));
+	if (f->head.length > CM_CREDIT_INITIAL - t->waits)
+		_exit(1);
+	memcpy(waiting[t - tasks] + t->waits, f->payload, f->head.length);
+	t->waits += f->head.length;
+	t->stdin_ended = f->head.length == 0;
+	cat_step(t);
 }
 
 static void booted(void)
@@ -237,7 +257,8 @@ static void booted(void)
 
 	running = true;
 	for (int i = 0; i < TASKS; i++) {
-		struct cm_running r = { .pid = 42, .stdin_credit = CM_CREDIT_INITIAL };
+		struct cm_running r = { .pid = 42,
+					.stdin_credit = CM_CREDIT_INITIAL - tasks[i].waits };
 		uint16_t flags = (uint16_t)((tasks[i].has_stdin ? CM_EXEC_STDIN : 0) |
 					    (tasks[i].builtin ? CM_EXEC_BUILTIN : 0));
 
@@ -251,6 +272,8 @@ static void booted(void)
 	for (int i = 0; i < TASKS; i++) {
 		if (tasks[i].id && tasks[i].left)
 			flood_step(&tasks[i]);
+		if (tasks[i].id && tasks[i].waits)
+			cat_step(&tasks[i]);
 	}
 }
 
@@ -302,10 +325,14 @@ static void on_save(uint16_t flags)
 
 	if (passed_count < 1)
 		_exit(1);
+	for (int i = 0; i < TASKS; i++) {
+		if (tasks[i].id && tasks[i].waits)
+			err_set(&err, EBUSY, "what waits for credit is not saved");
+	}
 	snapshot_bytes_set(&state.console.to_guest, tasks, sizeof(tasks));
-	if (flags & CM_SAVE_INCREMENTAL && !based)
+	if (err.code == 0 && flags & CM_SAVE_INCREMENTAL && !based)
 		err_set(&err, ENODATA, "nothing was tracked");
-	else if (flags & CM_SAVE_INCREMENTAL) {
+	else if (err.code == 0 && flags & CM_SAVE_INCREMENTAL) {
 		static uint64_t dirty[SNAPSHOT_CHUNK / SNAPSHOT_PAGE / 64];
 
 		source.dirty = dirty;
@@ -357,6 +384,8 @@ static void dispatch(const struct frame *f)
 			t->credit += credit.bytes;
 			if (t->left)
 				flood_step(t);
+			if (t->waits)
+				cat_step(t);
 		}
 		break;
 	case CM_F_VM_FORK:
