@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 n=0
 failed=0
 
-if ! (exec 9<>/dev/kvm) 2>/dev/null; then
+if ! { [ -c /dev/kvm ] && (exec 9<>/dev/kvm) 2>/dev/null; }; then
 	echo "1..0 # SKIP /dev/kvm is missing or unusable"
 	[ "$CASEMATE_REQUIRE_KVM" = 1 ] && exit 1
 	exit 77
