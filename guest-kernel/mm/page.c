@@ -343,9 +343,12 @@ struct page *page_alloc(unsigned order, unsigned flags)
 	if (p == NULL)
 		return NULL;
 	mem_stats.free_pages -= n;
-	map_set(p, order, false);
-	if ((flags & PA_ZERO) && !(p->flags & PAGE_ZEROED))
-		memset(page_to_virt(p), 0, PAGE_SIZE << order);
+	/* What is still zero has no bits to clear either. */
+	if (!(p->flags & PAGE_ZEROED)) {
+		map_set(p, order, false);
+		if (flags & PA_ZERO)
+			memset(page_to_virt(p), 0, PAGE_SIZE << order);
+	}
 	p->flags = PAGE_USED;
 	return p;
 }
