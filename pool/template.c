@@ -37,15 +37,20 @@
 static void refill_run(struct deferred *deferred);
 static void template_remove(struct template *t);
 
-struct template *pool_template_find(struct pool *pool, const char *name)
+static struct template *list_find(const struct list *templates, const char *name)
 {
 	struct template *t;
 
-	list_for_each(t, &pool->templates, struct template, link) {
+	list_for_each(t, templates, struct template, link) {
 		if (!strcmp(t->name, name))
 			return t;
 	}
 	return NULL;
+}
+
+struct template *pool_template_find(struct pool *pool, const char *name)
+{
+	return list_find(&pool->templates, name);
 }
 
 static void on_retry(struct timer *timer)
@@ -178,13 +183,7 @@ static int template_open(struct pool *pool, const struct template_options *o,
 
 static struct template *opening_find(struct pool *pool, const char *name)
 {
-	struct template *t;
-
-	list_for_each(t, &pool->opening, struct template, link) {
-		if (!strcmp(t->name, name))
-			return t;
-	}
-	return NULL;
+	return list_find(&pool->opening, name);
 }
 
 static uint32_t opening_count(struct pool *pool)

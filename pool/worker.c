@@ -18,8 +18,6 @@
 #define END_NS		NS_PER_SEC
 #define NICE		10
 
-static void jobs_start(struct workers *w);
-
 /* ---- In the job's thread ---- */
 
 static void *thread_main(void *arg)

@@ -117,17 +117,20 @@ static int state_take(struct keeper *k, struct err *err)
 	return state_clean(k->state, err);
 }
 
-/* Sockets from systemd: the first of LISTEN_FDS, if they are meant for us. */
+/* The socket from systemd: the first of LISTEN_FDS, if they are meant for us. Children are not
+ * told of them. */
 static int socket_passed(void)
 {
 	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
 	uint64_t is_pid, fds;
+	bool ours = pid && count && value_number(pid, INT32_MAX, &is_pid) == 0 &&
+		    value_number(count, 1, &fds) == 0 && is_pid == (uint64_t)getpid() &&
+		    fds == 1;
 
-	if (!pid || !count || value_number(pid, INT32_MAX, &is_pid) < 0 ||
-	    value_number(count, 1, &fds) < 0 || is_pid != (uint64_t)getpid() || fds != 1)
-		return -1;
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
+	if (!ours)
+		return -1;
 	fcntl(FIRST_PASSED_FD, F_SETFD, FD_CLOEXEC);
 	return FIRST_PASSED_FD;
 }
@@ -345,8 +348,6 @@ static int keeper_begin(struct keeper *k, int argc, char **argv, struct err *err
 	int r;
 
 	k->parent.listener = socket_passed();
-	unsetenv("LISTEN_PID");
-	unsetenv("LISTEN_FDS");
 	descriptors_drop(o);
 	descriptors_raise();
 	r = paths_choose(k, err);
