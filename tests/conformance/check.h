@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this program share: a check that fails is told of, the first one of each
- * test. */
+/* Checks of programs that Linux is the judge of: one that fails is told of, the first one of each
+ * test. The program has the two variables. */
 #ifndef CASEMATE_TESTS_CONFORMANCE_CHECK_H
 #define CASEMATE_TESTS_CONFORMANCE_CHECK_H
 
@@ -19,13 +19,5 @@ extern char failure_text[200];
 			failure = failure_text; \
 		} \
 	} while (0)
-
-/* inotify.c */
-void test_inotify_removal(void);
-void test_inotify_moves(void);
-void test_inotify_paths(void);
-void test_inotify_unlinked(void);
-void test_inotify_queue(void);
-void test_inotify_unmount(void);
 
 #endif

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "tests/conformance/check.h"
+#include "tests/conformance/inotify.h"
 
 #define WANTED		(IN_ALL_EVENTS & ~(uint32_t)(IN_OPEN | IN_CLOSE | IN_ACCESS))
 #define QUEUE_MAX	16384

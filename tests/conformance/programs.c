@@ -25,6 +25,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include "tests/conformance/check.h"
+#include "tests/conformance/inotify.h"
 
 const char *failure;
 char failure_text[200];

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 BUILD = os.environ.get('CASEMATE_BUILD', os.path.join(ROOT, 'build'))
@@ -247,6 +248,27 @@ def eventually(what, text, limit=LIMIT):
         if time.monotonic() > end:
             raise AssertionError(text)
         time.sleep(0.02)
+
+
+class Skip(Exception):
+    """Why a case cannot be run here."""
+
+
+def cases_run(names, run):
+    """TAP of run(name) for each. What the program is to end with."""
+    print(f'1..{len(names)}', flush=True)
+    bad = 0
+    for n, name in enumerate(names, 1):
+        try:
+            run(name)
+            print(f'ok {n} - {name}', flush=True)
+        except Skip as e:
+            print(f'ok {n} - {name} # SKIP {e}', flush=True)
+        except Exception:       # noqa: every failure of a case is a line
+            bad += 1
+            traceback.print_exc()
+            print(f'not ok {n} - {name}', flush=True)
+    return 1 if bad else 0
 
 
 @contextlib.contextmanager

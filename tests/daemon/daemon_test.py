@@ -11,16 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 
 import client
-from client import BUILD, SCALE, Client, Daemon, Refused, eventually, together
+from client import (BUILD, SCALE, Client, Daemon, Refused, Skip, cases_run, eventually,
+                    together)
 
 WINDOW = 262144
-
-
-class Skip(Exception):
-    pass
 
 
 def case_create_exec_kill(d):
@@ -726,20 +722,7 @@ def run(function):
 
 def main(names=None):
     cases = {k[5:]: v for k, v in (names or globals()).items() if k.startswith('case_')}
-    chosen = sys.argv[1:] or list(cases)
-    print(f'1..{len(chosen)}')
-    bad = 0
-    for n, name in enumerate(chosen, 1):
-        try:
-            run(cases[name])
-            print(f'ok {n} - {name}', flush=True)
-        except Skip as e:
-            print(f'ok {n} - {name} # SKIP {e}', flush=True)
-        except Exception:       # noqa: every failure of a case is a line
-            bad += 1
-            traceback.print_exc()
-            print(f'not ok {n} - {name}', flush=True)
-    return 1 if bad else 0
+    return cases_run(sys.argv[1:] or list(cases), lambda name: run(cases[name]))
 
 
 if __name__ == '__main__':

@@ -21,7 +21,7 @@ def guest(function):
     """A case whose VM is initd on the host."""
     def case(d):
         if os.geteuid():
-            raise daemon_test.Skip('a guest on the host takes root')
+            raise client.Skip('a guest on the host takes root')
         function(d)
     case.guest = 'initd'
     return case

@@ -14,8 +14,7 @@ import time
 
 import client
 import daemon_test
-from client import CASEMATE, LIMIT, SCALE, Refused, eventually, together
-from daemon_test import Skip
+from client import CASEMATE, LIMIT, SCALE, Refused, Skip, eventually, together
 
 PIECE = 4096
 

@@ -368,7 +368,7 @@ def case_doctor_of_a_full_disk(d):
                         f' && {CASEMATE} doctor --json --socket {small}/s'],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if p.returncode != 1 or not p.stdout:
-        raise daemon_test.Skip('no mount namespace to have a small disk in')
+        raise client.Skip('no mount namespace to have a small disk in')
     checks = {c['check']: c for c in strictly(p.stdout)}
     assert checks['state']['verdict'] == 'wrong' and '1M free' in \
         checks['state']['text'].replace('1020K', '1M').replace('1024K', '1M'), checks['state']
@@ -405,7 +405,7 @@ def case_errors(d):
 
 def case_no_permission(d):
     if os.getuid():
-        raise daemon_test.Skip('only root can become somebody else')
+        raise client.Skip('only root can become somebody else')
     copy = os.path.join(d.dir, 'casemate')
     shutil.copy(CASEMATE, copy)
     os.chmod(d.dir, 0o755)
@@ -429,13 +429,13 @@ def case_full_disk(d):
     with open(os.path.join(tree, 'file'), 'wb') as f:
         f.write(os.urandom(2000000))
     if not shutil.which('mkfs.erofs'):
-        raise daemon_test.Skip('mkfs.erofs is not installed')
+        raise client.Skip('mkfs.erofs is not installed')
     p = subprocess.run(['unshare', '-rm', 'sh', '-c', f'mount -t tmpfs -o size=1m small {small}'
                         f' || exit 77; {CASEMATE} image build -o {small}/i --from-dir {tree}; '
                         f'echo $? $(ls -A {small})'], stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE)
     if p.returncode:
-        raise daemon_test.Skip('no mount namespace to have a small disk in')
+        raise client.Skip('no mount namespace to have a small disk in')
     assert p.stdout == b'125\n', p.stdout
     assert p.stderr.count(b'\n') == 1 and b'the disk is full: make room there' in p.stderr, \
         p.stderr

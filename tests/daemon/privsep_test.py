@@ -13,8 +13,7 @@ import sys
 import time
 
 import daemon_test
-from client import BUILD, SCALE, Refused, eventually, together
-from daemon_test import Skip
+from client import BUILD, SCALE, Refused, Skip, eventually, together
 
 SPAWN, CHILD, KILL, STOP = 3, 4, 6, 8
 PIDFD_GETFD = 438

@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 
-from client import BUILD, SCALE, Refused, eventually, together
-from daemon_test import Skip, main, snapshot
+from client import BUILD, SCALE, Skip, eventually, together
+from daemon_test import main, snapshot
 from fuse_stuck import Stuck
 
 MIB = 256       # of a file that takes long enough to be caught at it

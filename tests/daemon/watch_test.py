@@ -224,7 +224,7 @@ def case_too_many(d):
     """What is beyond the limit is said."""
     with open('/proc/sys/fs/inotify/max_user_watches') as f:
         if int(f.read()) < 40000:
-            raise daemon_test.Skip('this host allows for few watches')
+            raise client.Skip('this host allows for few watches')
     c = d.client()
     c.ask('create name=a')
     out, err, end = c.run('a', 'python3', '-c', quote(

@@ -28,18 +28,10 @@
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include "tests/conformance/check.h"
 
-static const char *failure;
-static char failure_text[200];
-
-#define CHECK(x) \
-	do { \
-		if (!(x) && failure == NULL) { \
-			snprintf(failure_text, sizeof(failure_text), "line %d: %s (errno %d)", \
-				 __LINE__, #x, errno); \
-			failure = failure_text; \
-		} \
-	} while (0)
+const char *failure;
+char failure_text[200];
 
 static double now(void)
 {

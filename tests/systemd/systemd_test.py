@@ -11,12 +11,12 @@ import stat
 import sys
 import tempfile
 import time
-import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, 'tests/daemon'))
 
-from client import BUILD, SCALE, Client, Refused, eventually    # noqa: the path is above
+from client import (BUILD, SCALE, Client, Refused, Skip, cases_run,    # noqa: the path is above
+                    eventually)
 from container import Container, Unable                         # noqa: likewise
 
 REAL = os.environ.get('CASEMATE_SYSTEMD_VMS') == 'real'
@@ -27,10 +27,6 @@ STORE = '/var/lib/casemate'
 DROPIN = '/etc/systemd/system/casemated.%s.d/test.conf'
 EXPOSURE = 45           # of systemd-analyze security, in tenths
 UID_BASE = 0x70000000
-
-
-class Skip(Exception):
-    pass
 
 
 class Service:
@@ -373,25 +369,13 @@ def main():
     except Unable as e:
         print(e)
         return 77
-    bad = 0
     try:
         service = Service(container)
         service.options()
         service.edited = False
-        print(f'1..{len(chosen)}', flush=True)
-        for n, name in enumerate(chosen, 1):
-            try:
-                run_one(service, cases[name])
-                print(f'ok {n} - {name}', flush=True)
-            except Skip as e:
-                print(f'ok {n} - {name} # SKIP {e}', flush=True)
-            except Exception:       # noqa: every failure of a case is a line
-                bad += 1
-                traceback.print_exc()
-                print(f'not ok {n} - {name}', flush=True)
+        return cases_run(chosen, lambda name: run_one(service, cases[name]))
     finally:
         container.stop()
-    return 1 if bad else 0
 
 
 if __name__ == '__main__':
