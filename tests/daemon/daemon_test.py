@@ -409,9 +409,10 @@ def case_strangers(d):
         raise Skip('needs root, to be other users')
     c = d.client()
     c.ask('create name=a')
-    code = ('import sys; sys.path.insert(0, sys.argv[1]); import os; '
+    # All is read before: the directory of the tests may be closed to others.
+    code = ('import sys; sys.path.insert(0, sys.argv[1]); import os, client; '
             'os.setgroups([{g}]); os.setgid(65534); os.setuid(65534);'
-            'import client; c = client.Client(sys.argv[2], False);'
+            'c = client.Client(sys.argv[2], False);'
             'print(c.line().sign); {more}')
     more = ('print(c.ask("create name=mine")["vm"], len(c.ask("list").items));'
             'c.refused("kill a", "NOTFOUND"); c.refused("create image=/x", "DENIED");'
