@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing of Debian's packages, and says nothing when nothing is.
 #
-#   tools/deps.sh [GROUP...]	build (default), image, rehearsal, test, bench
+#   tools/deps.sh [GROUP...]	build (default), image, debian, rehearsal, test, bench
 set -eu
 
 build='gcc libc6-dev meson ninja-build pkg-config python3 musl-tools
 	liburing-dev libncurses-dev libseccomp-dev libfdt-dev libssl-dev libcunit1-dev'
 image='busybox-static erofs-utils'
+debian='mmdebstrap erofs-utils'
 rehearsal='qemu-system-x86 qemu-system-common busybox-static gcc libc6-dev python3'
 test='clang-format clang bubblewrap systemd'
 bench='qemu-system-x86 runc bubblewrap busybox-static'
@@ -17,6 +18,7 @@ for group in "${@:-build}"; do
 	case $group in
 	build) wanted="$wanted $build" ;;
 	image) wanted="$wanted $image" ;;
+	debian) wanted="$wanted $debian" ;;
 	rehearsal) wanted="$wanted $rehearsal" ;;
 	test) wanted="$wanted $test" ;;
 	bench) wanted="$wanted $bench" ;;
