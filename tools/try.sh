@@ -5,8 +5,9 @@
 #   tools/try.sh [RUN-OPTION...] [-- CMD ARG...]
 #
 # Options before -- go to `casemate run`. The root image has Python beside Debian's essential
-# packages; it is made once and kept (tools/mkimage-userland.sh). Where /dev/kvm cannot be used, the same happens
-# inside the rehearsal machine (tools/rehearsal): slower, with the same output and status.
+# packages; it is made once and kept (tools/mkimage-userland.sh). Where /dev/kvm cannot be used,
+# the same happens inside the rehearsal machine (tools/rehearsal): slower, with the same output
+# and status.
 set -eu
 here=$PWD
 cd "$(dirname "$(realpath "$0")")/.."
