@@ -23,7 +23,6 @@ import tap
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 REHEARSAL = os.path.join(ROOT, 'tools/rehearsal')
 starting = threading.Lock()
-SCALE = 10              # on the limits inside tests
 LIMIT_SCALE = 5         # on meson's limit of a whole test
 MACHINES = 5            # tries of a test whose machine stood still
 KEEP = ('CASEMATE_TEST_IMAGE',)
@@ -45,7 +44,7 @@ def vm_stood_still(p):
 
 
 def run(test, args):
-    env = dict(test['env'], CASEMATE_REQUIRE_KVM='1', CASEMATE_TIME_SCALE=str(SCALE))
+    env = dict(test['env'], CASEMATE_REQUIRE_KVM='1', CASEMATE_TIME_SCALE=args.scale)
     for key in KEEP:
         if key in os.environ:
             env[key] = os.environ[key]
@@ -95,6 +94,7 @@ def main():
     p.add_argument('--machine')
     p.add_argument('--start', default='', help='options to start the machine again with')
     p.add_argument('--suites', default='')
+    p.add_argument('--scale', default='10', help='factor on the limits inside tests')
     p.add_argument('--log', required=True)
     p.add_argument('--broken', action='store_true', help='record that the machine is not up')
     p.add_argument('names', nargs='*')

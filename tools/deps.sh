@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing of Debian's packages, and says nothing when nothing is.
 #
-#   tools/deps.sh [GROUP...]	build (default), image, debian, rehearsal, test, bench
+#   tools/deps.sh [GROUP...]	build (default), image, debian, rehearsal, vtx, test,
+#					bench
 set -eu
 
 build='gcc libc6-dev meson ninja-build pkg-config python3 musl-tools
@@ -10,6 +11,7 @@ build='gcc libc6-dev meson ninja-build pkg-config python3 musl-tools
 image='busybox-static erofs-utils'
 debian='mmdebstrap erofs-utils'
 rehearsal='qemu-system-x86 qemu-system-common busybox-static gcc libc6-dev python3'
+vtx='bochs bochsbios vgabios isolinux syslinux-common xorriso busybox-static'
 test='clang-format clang bubblewrap systemd'
 bench='qemu-system-x86 runc bubblewrap busybox-static'
 
@@ -20,6 +22,7 @@ for group in "${@:-build}"; do
 	image) wanted="$wanted $image" ;;
 	debian) wanted="$wanted $debian" ;;
 	rehearsal) wanted="$wanted $rehearsal" ;;
+	vtx) wanted="$wanted $vtx" ;;
 	test) wanted="$wanted $test" ;;
 	bench) wanted="$wanted $bench" ;;
 	*) echo "deps.sh: no group \"$group\"" >&2; exit 2 ;;

@@ -3,10 +3,11 @@
 # Makes images of Debian packages and keeps them outside the tree, since they are large and
 # take minutes: in $CASEMATE_CACHE, ~/.cache/casemate without it. Prints the path of the image.
 #
-# usage: tools/mkimage-userland.sh [--force] [userland|python]
+# usage: tools/mkimage-userland.sh [--force] [userland|python|machine]
 #
 #   userland   what the suite `userland` and tools/conformance.sh run
 #   python     python3 beside Debian's essential packages, for tools/try.sh
+#   machine    what tests and benchmarks need of a host, for tools/rehearsal --vtx
 #
 # A changed package list is another image; newer packages come with --force.
 set -eu
@@ -36,8 +37,12 @@ userland)
 python)
 	packages=python3,procps
 	;;
+machine)
+	packages=python3,procps,mount,iproute2,erofs-utils,busybox-static
+	packages=$packages,bubblewrap,runc,qemu-system-x86
+	;;
 *)
-	fail "unknown image $kind; there are userland and python"
+	fail "unknown image $kind; there are userland, python and machine"
 	;;
 esac
 [ -x "$tool" ] || fail "$tool is missing: build first"
