@@ -312,6 +312,60 @@ static void test_features(void)
 	lacks(&saved, "layout of extended state");
 }
 
+/* A file may say that its guest was shown anything. */
+static void test_features_not_granted(void)
+{
+	static struct cpuid_table here = {
+		.head.nent = 7,
+		.entries = {
+			{ .function = 0, .eax = 0x1f, .ebx = 1 },
+			{ .function = 1, .eax = 0x806f8, .ecx = 1u << 20, .edx = 1u << 26 },
+			{ .function = 7, .eax = 1, .ebx = 1u << 5, .flags = 1 },
+			{ .function = 7, .index = 1, .eax = 1u << 4, .flags = 1 },
+			{ .function = 0xa },
+			{ .function = 0x40000001 },
+			{ .function = 0x80000008, .eax = 0x302e, .ebx = 1 },
+		},
+	};
+	static struct cpuid_table told;
+	struct saved_cpuid saved = saved_of(&here);
+	struct err err = ERR_INIT;
+
+	cpu_narrow_cpuid(&saved, &here, &told);
+	CU_ASSERT_EQUAL(memcmp(&told, &here, sizeof(told)), 0);
+	saved.entries[0].ebx = 2;			/* a name is a name */
+	saved.entries[1].eax = 0x50657;
+	saved.entries[1].ecx |= 1u << 5 | 1u << 21;	/* VMX, x2APIC */
+	saved.entries[2].eax = 2;
+	saved.entries[3].eax |= 1u << 21;		/* AMX-FP16 */
+	saved.entries[3].ebx = 3;
+	saved.entries[4].eax = 0x08300805;		/* performance counters */
+	saved.entries[5].eax = 0x01007efb;		/* KVM's paravirtual features */
+	saved.entries[6].eax = 0x3934;
+	saved.entries[6].ebx = 3;
+	saved.entries[saved.count++] = (struct saved_cpuid_entry){ .function = 0x8000000a,
+								   .eax = 1, .edx = ~0u };
+	saved.entries[saved.count++] = (struct saved_cpuid_entry){ .function = 0x40000101,
+								   .eax = ~0u };
+	/* One that KVM would take for leaf 1, whatever its index. */
+	saved.entries[saved.count++] = (struct saved_cpuid_entry){ .function = 1, .index = 9,
+								   .ecx = ~0u };
+	CU_ASSERT_EQUAL(cpu_check_cpuid(&saved, &here, &err), 0);
+	cpu_narrow_cpuid(&saved, &here, &told);
+	CU_ASSERT_EQUAL(told.head.nent, here.head.nent);
+	CU_ASSERT_EQUAL(told.entries[0].ebx, 2);
+	CU_ASSERT_EQUAL(told.entries[1].eax, 0x50657);
+	CU_ASSERT_EQUAL(told.entries[1].ecx, 1u << 20);
+	CU_ASSERT_EQUAL(told.entries[2].eax, 1);
+	CU_ASSERT_EQUAL(told.entries[2].flags, 1);
+	CU_ASSERT_EQUAL(told.entries[3].eax, 1u << 4);
+	CU_ASSERT_EQUAL(told.entries[3].ebx, 0);
+	CU_ASSERT_EQUAL(told.entries[4].eax, 0);
+	CU_ASSERT_EQUAL(told.entries[5].eax, 0);
+	CU_ASSERT_EQUAL(told.entries[6].eax, 0x302e);
+	CU_ASSERT_EQUAL(told.entries[6].ebx, 1);
+}
+
 static void test_clock(void)
 {
 	struct clock_params p = { .tsc = 1000, .monotonic_ns = 5000, .tsc_khz = 2000000 };
@@ -349,6 +403,7 @@ int main(void)
 	CU_add_test(suite, "console: to the guest", test_console_receive);
 	CU_add_test(suite, "console: refusals", test_console_refusals);
 	CU_add_test(suite, "CPU features", test_features);
+	CU_add_test(suite, "CPU features not granted", test_features_not_granted);
 	CU_add_test(suite, "clock", test_clock);
 	CU_add_test(suite, "tracking", test_tracking);
 	CU_basic_run_tests();
