@@ -63,7 +63,7 @@ void vm_log(struct vm *vm, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	relay_send(&vm->relay, CM_F_VM_LOG, line, strlen(line));
+	relay_say(&vm->relay, CM_F_VM_LOG, line, strlen(line));
 }
 
 int vm_kernel_digest(const struct vm *vm, uint8_t digest[SNAPSHOT_DIGEST])
@@ -149,7 +149,7 @@ static void console_text_step(struct vm *vm, bool all)
 		size_t len;
 		const uint8_t *text = buf_front(&p->console, &len);
 
-		if (relay_send(&vm->relay, CM_F_VM_CONSOLE, text, len) < 0)
+		if (relay_say(&vm->relay, CM_F_VM_CONSOLE, text, len) < 0)
 			return;
 		buf_consume(&p->console, len);
 	}

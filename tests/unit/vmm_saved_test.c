@@ -10,6 +10,7 @@
 #include "vmm/clock.h"
 #include "vmm/console.h"
 #include "vmm/cpu_state.h"
+#include "vmm/relay.h"
 
 #define MIB	(1ull << 20)
 #define RING	0x800000ull
@@ -251,6 +252,39 @@ static void test_console_refusals(void)
 	free(good.partial.data);
 }
 
+/* A guest that sends as much as it can while the client takes nothing. */
+static void test_answers_have_room(void)
+{
+	static uint8_t bytes[FRAME_BYTES_MAX];
+	struct cm_frame head = frame_head(CM_F_STDOUT, 0, 1, CM_FRAME_MAX);
+	struct frame frame = { .head = head, .bytes = bytes, .size = sizeof(bytes),
+			       .payload = bytes + sizeof(head) };
+	struct {
+		struct cm_vm_forked forked;
+		char text[ERR_TEXT_MAX];
+	} answer = { .forked = { .count = 1 } };
+	struct err err = ERR_INIT;
+	struct console c;
+	struct relay relay;
+	const char *why;
+
+	console_new(&c);
+	memcpy(bytes, &head, sizeof(head));
+	CU_ASSERT_EQUAL_FATAL(relay_init(&relay, NULL, &c, -1, 1, &err), 0);
+	relay.state = RELAY_RUNNING;
+	while (relay_room(&relay))
+		CU_ASSERT_EQUAL_FATAL(relay_guest_frame(&relay, &frame, &why), 0);
+	CU_ASSERT_EQUAL(relay_say(&relay, CM_F_VM_LOG, "x", 1), -ENOBUFS);
+	CU_ASSERT_EQUAL(relay_send(&relay, CM_F_VM_FORKED, &answer, sizeof(answer)), 0);
+	CU_ASSERT_EQUAL(relay_send(&relay, CM_F_VM_SAVED, &answer, sizeof(answer)), 0);
+	CU_ASSERT_FALSE(relay.client_gone);
+	while (relay_send(&relay, CM_F_VM_SAVED, &answer, sizeof(answer)) == 0)
+		;
+	CU_ASSERT(relay.client_gone);
+	relay_done(&relay);
+	console_done(&c);
+}
+
 /* ---- CPUID, clock, tracking ---- */
 
 static struct cpuid_table host = {
@@ -402,6 +436,7 @@ int main(void)
 	CU_add_test(suite, "console: from the guest", test_console_transmit);
 	CU_add_test(suite, "console: to the guest", test_console_receive);
 	CU_add_test(suite, "console: refusals", test_console_refusals);
+	CU_add_test(suite, "room for answers", test_answers_have_room);
 	CU_add_test(suite, "CPU features", test_features);
 	CU_add_test(suite, "CPU features not granted", test_features_not_granted);
 	CU_add_test(suite, "clock", test_clock);
