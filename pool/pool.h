@@ -46,6 +46,7 @@
 #define POOL_EVENTS		512u	/* kept for late readers */
 #define POOL_VM_EXECS		60u	/* at once; initd takes 64 */
 #define POOL_ENDED_EXECS	256u	/* that can still be asked about */
+#define POOL_ENDED_SHARE	64u	/* of them, that are nobody else's to push out */
 #define POOL_ENDED_NS		(30 * NS_PER_SEC)
 #define POOL_TEMPLATES		64u
 #define POOL_READY_MAX		10000u	/* VMs wanted of a template */
