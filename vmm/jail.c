@@ -3,6 +3,7 @@
 #include "vmm/jail.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/kvm.h>
 #include <sched.h>
@@ -183,6 +184,19 @@ static int rules_add(scmp_filter_ctx filter, bool snapshots)
 	return r;
 }
 
+/* In its place is something that takes nothing. An empty root has no /dev/null. */
+static int stderr_drop(void)
+{
+	int ends[2], r;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	r = dup2(ends[1], STDERR_FILENO) < 0 ? -errno : 0;
+	close(ends[0]);
+	close(ends[1]);
+	return r;
+}
+
 int jail_enter(bool snapshots, uint64_t memory, struct err *err)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
@@ -191,6 +205,8 @@ int jail_enter(bool snapshots, uint64_t memory, struct err *err)
 	if (r == 0 && snapshots)
 		r = limit(RLIMIT_FSIZE, memory + memory / 1024 + SNAPSHOT_REST);
 
+	if (r == 0)
+		r = stderr_drop();
 	/* All threads: the vCPU's exists already. */
 	if (r == 0)
 		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);

@@ -8,6 +8,8 @@
  * instruction: a seccomp allow-list for all threads; anything else kills the process. A VM
  * that may be saved and forked is allowed what that takes besides; its children inherit it.
  * It is given the files that it writes, one after the other: none may grow beyond its snapshot.
+ * The stderr that it was started with is the daemon's log, or somebody's terminal: from here on
+ * it has none.
  */
 #ifndef CASEMATE_VMM_JAIL_H
 #define CASEMATE_VMM_JAIL_H

@@ -249,6 +249,31 @@ static void test_file_size(void)
 	close(fd);
 }
 
+/* Nothing more is said in the daemon's log, or to a terminal. */
+static void test_stderr(void)
+{
+	int ends[2], status = 0;
+	char byte;
+	pid_t pid;
+
+	CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct err err = ERR_INIT;
+
+		dup2(ends[1], STDERR_FILENO);
+		signal(SIGPIPE, SIG_IGN);
+		if (jail_begin(NULL, 0, 0, &err) < 0 || jail_enter(false, 2 << 20, &err) < 0)
+			_exit(2);
+		_exit(write(STDERR_FILENO, "x", 1) == -1 && errno == EPIPE ? 0 : 3);
+	}
+	close(ends[1]);
+	CU_ASSERT_EQUAL(read(ends[0], &byte, 1), 0);
+	CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
+	CU_ASSERT_EQUAL(status, 0);
+	close(ends[0]);
+}
+
 /* eventfd(2) is of those that a fork takes. */
 static void test_loop_in_jail(void)
 {
@@ -267,6 +292,7 @@ int main(void)
 	CU_add_test(suite, "without one", test_jailed);
 	CU_add_test(suite, "what the jail refuses", test_jail);
 	CU_add_test(suite, "the size of files", test_file_size);
+	CU_add_test(suite, "no stderr", test_stderr);
 	CU_add_test(suite, "the loop in the jail", test_loop_in_jail);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
