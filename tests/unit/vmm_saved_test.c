@@ -159,6 +159,36 @@ static void test_console_transmit(void)
 	}
 }
 
+/* A queue that is reset while a buffer of its is half taken: nothing of that is saved, or given to
+ * the queue that comes next. */
+static void test_console_reset(void)
+{
+	struct saved_console saved = { 0 };
+	struct console c, loaded;
+	struct err err = ERR_INIT;
+
+	frames_put();
+	given_size = 0;
+	frames_left = 1;
+	console_new(&c);
+	console_drive(&c);
+	CU_ASSERT(console_pump(&c) >= 0);
+	CU_ASSERT(c.tx_held);
+	reg(&c, 0x30, CONSOLE_RX);
+	reg(&c, 0x44, 0);
+	CU_ASSERT(c.tx_held);
+	reg(&c, 0x30, CONSOLE_TX);
+	reg(&c, 0x44, 0);
+	CU_ASSERT_FALSE(c.tx_held);
+	CU_ASSERT_EQUAL_FATAL(console_save(&c, &saved), 0);
+	console_new(&loaded);
+	CU_ASSERT_EQUAL(console_load(&loaded, &saved, &err), 0);
+	console_done(&c);
+	console_done(&loaded);
+	free(saved.to_guest.data);
+	free(saved.partial.data);
+}
+
 /* What waits for the guest is kept, also when its oldest bytes lie at the queue's end. */
 static void test_console_receive(void)
 {
@@ -434,6 +464,7 @@ int main(void)
 		return 2;
 	suite = CU_add_suite("saved", memory_setup, memory_teardown);
 	CU_add_test(suite, "console: from the guest", test_console_transmit);
+	CU_add_test(suite, "console reset", test_console_reset);
 	CU_add_test(suite, "console: to the guest", test_console_receive);
 	CU_add_test(suite, "console: refusals", test_console_refusals);
 	CU_add_test(suite, "room for answers", test_answers_have_room);
