@@ -52,7 +52,9 @@
 #define POOL_READY_MAX		10000u	/* VMs wanted of a template */
 #define POOL_VM_REQUESTS	64u	/* snapshots and forks that wait for one VM */
 #define EXEC_REPLAY		(2 * CM_CREDIT_INITIAL)	/* bytes kept behind the reader */
-#define EXEC_RING		(EXEC_REPLAY + CM_CREDIT_INITIAL)	/* of a stream */
+/* Of a stream. What the guest may still send is twice its credit where the VM was suspended or
+ * saved with as much unread: it has fresh credit when it goes on. */
+#define EXEC_RING		(EXEC_REPLAY + 2 * CM_CREDIT_INITIAL)
 
 struct pool;
 struct template;
