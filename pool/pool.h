@@ -255,6 +255,8 @@ struct vm {
 	bool still;			/* the VMM was told so: no frame is for the guest */
 	bool idle_suspends;		/* at the end of idle_ns; else that ends it */
 	struct vm_suspend *suspend;	/* on its way to the disk, there, or back from it */
+	struct stored_file *stored;	/* there, or that its memory is read from; forks have a
+					 * share in it */
 	bool woken;			/* from there; RUNNING is what it had before */
 	bool heard;			/* since then: frames of commands */
 

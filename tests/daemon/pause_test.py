@@ -293,6 +293,32 @@ def case_stored_limit(d):
 case_stored_limit.options = ('--max-stored', '1K')
 
 
+def case_stored_limit_and_forks(d):
+    """A fork of a VM that came back has its memory from the file, whatever becomes of the VM."""
+    c = d.client()
+    c.ask('create name=a')
+    c.ask('suspend a')
+    c.ask('resume a')
+    size = int(c.ask('info a')['stored'])
+    assert size > 0
+    child = c.ask('fork a').items[0]['vm']
+    assert sum(int(i['stored']) for i in c.ask('list').items) == size
+    c.ask('kill a')
+    assert int(c.ask('info ' + child)['stored']) == size
+    # All is used: nothing more goes there, but what takes its place.
+    c.ask('create name=b')
+    c.refused('suspend b', 'LIMIT')
+    c.ask('suspend ' + child)
+    c.ask('resume ' + child)
+    c.ask('kill ' + child)
+    c.ask('suspend b')
+    c.ask('kill b')
+    assert c.ask('pool status')['stored'] == '0' and not store(d)
+
+
+case_stored_limit_and_forks.options = ('--max-stored', '16K')
+
+
 def case_memory_of_suspended(d):
     """It is others' meanwhile, and is asked for again."""
     c = d.client()
