@@ -71,8 +71,7 @@ static const int plain_calls[] = {
 	SCMP_SYS(rt_sigprocmask),	/* thread end */
 	SCMP_SYS(rt_sigreturn),		/* the kick's handler */
 	SCMP_SYS(restart_syscall),
-	SCMP_SYS(getpid),		/* pthread_kill() */
-	SCMP_SYS(gettid),
+	SCMP_SYS(timer_settime),	/* vcpu_kick(): no call that signals another process */
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),
 };
@@ -94,6 +93,8 @@ static const int snapshot_calls[] = {
 	SCMP_SYS(set_robust_list),	/* fork(), pthread_create() */
 	SCMP_SYS(rseq),
 	SCMP_SYS(rt_sigaction),		/* vcpu_start() */
+	SCMP_SYS(timer_create),
+	SCMP_SYS(gettid),
 	SCMP_SYS(eventfd2),		/* vm.c */
 	SCMP_SYS(ppoll),		/* loop.c: a child's. No io_uring_setup: what a ring */
 	SCMP_SYS(read),			/* without restrictions is asked for is not seen here */
@@ -168,10 +169,6 @@ static int rules_add(scmp_filter_ctx filter, bool snapshots)
 		r = ioctls_allow(filter, ioctls, COUNT(ioctls));
 	if (r == 0 && snapshots)
 		r = snapshot_rules_add(filter);
-	/* vcpu_kick(), and no other signal to whoever else has this user. */
-	if (r == 0)
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-				     SCMP_A2(SCMP_CMP_EQ, SIGUSR1));
 	/* malloc: anonymous memory, nothing executable. */
 	if (r == 0)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
