@@ -303,6 +303,17 @@ static void refuse(int fd, const char *code, const char *text)
 	close(fd);
 }
 
+/* Whether one more connection leaves room for others. */
+static bool has_place(const struct server *s, uid_t uid, bool admin)
+{
+	uint32_t count = 0;
+	struct client *c;
+
+	list_for_each(c, &s->clients, struct client, link)
+		count += c->uid == uid;
+	return s->client_count < CLIENTS_MAX && (admin || count < CLIENTS_OPERATOR);
+}
+
 static void client_new(struct server *s, int fd)
 {
 	struct ucred peer;
@@ -320,7 +331,7 @@ static void client_new(struct server *s, int fd)
 		       "its --group");
 		return;
 	}
-	c = s->client_count < CLIENTS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	c = has_place(s, peer.uid, admin) ? calloc(1, sizeof(*c)) : NULL;
 	if (!c || buf_init(&c->out, OUT_CAP) < 0) {
 		free(c);
 		refuse(fd, "LIMIT", "too many connections; close some");

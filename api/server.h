@@ -25,6 +25,7 @@
 
 #define PROTOCOL_VERSION	1
 #define CLIENTS_MAX		1024u
+#define CLIENTS_OPERATOR	256u	/* of one operator */
 #define CLIENT_PENDING		256u
 #define CLIENT_ATTACHED		64u
 #define OUT_CAP			(4u << 20)

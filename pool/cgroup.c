@@ -100,14 +100,15 @@ static void controllers_enable(int group)
 	text_write(group, ".", "cgroup.subtree_control", "+pids");
 }
 
-/* *ret_base: the group that has `vms`. */
+/* *ret_base: the group that has `vms`; *ret_home: the one that we are in. */
 static int base_make(int own, const char *path, const char *name, int *ret_base,
-		     struct err *err)
+		     int *ret_home, struct err *err)
 {
 	FD_CLEANUP int daemon = -1;
 	int r;
 
 	if (!strcmp(path, "/")) {
+		*ret_home = fcntl(own, F_DUPFD_CLOEXEC, 0);
 		*ret_base = directory_at(own, name);
 		controllers_enable(own);
 		return *ret_base < 0 ? err_set_errno(err, *ret_base, "cannot make a group in "
@@ -119,6 +120,7 @@ static int base_make(int own, const char *path, const char *name, int *ret_base,
 	r = daemon < 0 ? daemon : number_write(daemon, ".", "cgroup.procs", (uint64_t)getpid());
 	if (r < 0)
 		return err_set_errno(err, r, "the group %s is not ours", path);
+	*ret_home = fd_take(&daemon);
 	*ret_base = fcntl(own, F_DUPFD_CLOEXEC, 0);
 	return *ret_base < 0 ? err_set_errno(err, errno, "no descriptor") : 0;
 }
@@ -146,7 +148,7 @@ static void clean(const struct cgroups *c)
 int cgroups_open(struct cgroups *ret, const char *name, struct err *err)
 {
 	char mount[PATH_MAX], path[PATH_MAX], text[512] = "";
-	FD_CLEANUP int own = -1, base = -1;
+	FD_CLEANUP int own = -1, base = -1, home = -1;
 	struct cgroups c = CGROUPS_NONE;
 	int r;
 
@@ -158,7 +160,7 @@ int cgroups_open(struct cgroups *ret, const char *name, struct err *err)
 	own = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (own < 0)
 		return err_set_errno(err, errno, "cannot open %s", mount);
-	r = base_make(own, path, name, &base, err);
+	r = base_make(own, path, name, &base, &home, err);
 	if (r < 0)
 		return r;
 	controllers_enable(base);
@@ -170,6 +172,7 @@ int cgroups_open(struct cgroups *ret, const char *name, struct err *err)
 	c.memory = strstr(text, "memory");
 	c.pids = strstr(text, "pids");
 	clean(&c);
+	c.home = fd_take(&home);
 	*ret = c;
 	return 0;
 }
@@ -191,6 +194,7 @@ void cgroups_close(struct cgroups *c)
 		}
 	}
 	c->vms = fd_close(c->vms);
+	c->home = fd_close(c->home);
 }
 
 /* ---- One VM's ---- */
@@ -217,6 +221,17 @@ int cgroup_make(const struct cgroups *c, const char *name, uint64_t memory, uint
 int cgroup_move(const struct cgroups *c, const char *name, pid_t pid)
 {
 	return number_write(c->vms, name, "cgroup.procs", (uint64_t)pid);
+}
+
+void cgroup_let_go(const struct cgroups *c, const char *name)
+{
+	char path[CGROUP_NAME + 64], text[4096], *save = NULL;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", name);
+	if (fd_read_text(c->vms, path, text, sizeof(text)) <= 0)
+		return;
+	for (char *pid = strtok_r(text, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
+		text_write(c->home, ".", "cgroup.procs", pid);
 }
 
 void cgroup_kill(const struct cgroups *c, const char *name)

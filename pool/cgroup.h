@@ -26,10 +26,11 @@
 
 struct cgroups {
 	int vms;			/* the directory; -1: there are none */
+	int home;			/* of the group that this process is in */
 	bool memory, pids;		/* controllers */
 };
 
-#define CGROUPS_NONE	{ .vms = -1 }
+#define CGROUPS_NONE	{ .vms = -1, .home = -1 }
 
 /* name: of the group to be made in the root group. What an earlier daemon left there is ended.
  * Returns 0, or -errno with err set: why there are none. */
@@ -41,6 +42,8 @@ void cgroups_close(struct cgroups *cgroups);
 int cgroup_make(const struct cgroups *cgroups, const char *name, uint64_t memory,
 		uint64_t more);
 int cgroup_move(const struct cgroups *cgroups, const char *name, pid_t pid);
+/* Moves whoever is in it to this process's own group: they were not those that were meant. */
+void cgroup_let_go(const struct cgroups *cgroups, const char *name);
 /* name ".": all VMs. */
 void cgroup_kill(const struct cgroups *cgroups, const char *name);
 /* Returns 0, or -EBUSY while somebody is in it. */

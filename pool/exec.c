@@ -63,18 +63,17 @@ static void on_deadline(struct timer *timer)
 	vm_pump_later(exec->vm);
 }
 
-/* The guest cannot answer before it goes on; until then nothing of the command runs. */
+/* The guest cannot answer before it goes on; until then nothing of the command runs. A VM that
+ * has no room for the frame has had its time: that is on_deadline()'s to say, since to end it
+ * here would move the commands that vm_pump() goes through. */
 static void deadline_kill(struct exec *exec)
 {
 	uint32_t number = SIGKILL;
+	int r = vm_send(exec->vm, CM_F_SIGNAL, 0, exec->channel_id, &number, sizeof(number));
 
 	exec->kill_due = false;
-	if (vm_send(exec->vm, CM_F_SIGNAL, 0, exec->channel_id, &number, sizeof(number)) < 0) {
-		vm_kill(exec->vm, "timeout", NULL, "the VM did not take a command before its "
-			"time was over");
-		return;
-	}
-	timer_set(exec->pool->loop, &exec->deadline, time_monotonic_ns() + KILL_GRACE_NS);
+	timer_set(exec->pool->loop, &exec->deadline,
+		  time_monotonic_ns() + (r < 0 ? 0 : KILL_GRACE_NS));
 }
 
 static struct exec *exec_make(struct vm *vm)
@@ -199,22 +198,46 @@ void exec_free(struct exec *exec)
 	free(exec);
 }
 
+static bool is_unwanted(const struct exec *exec)
+{
+	return exec->state == EXEC_ENDED && !exec->reader && list_empty(&exec->waiters);
+}
+
 void exec_forget(struct exec *exec)
 {
-	if (exec->state != EXEC_ENDED || exec->reader || !list_empty(&exec->waiters))
+	if (!is_unwanted(exec))
 		return;
 	exec->pool->ended_count--;
 	exec_free(exec);
 }
 
-/* Makes room among the ended ones: the oldest that nobody looks at goes. */
-static void ended_trim(struct pool *pool)
+/* The oldest that nobody looks at, of the owner if he has more than a share, else of another:
+ * who ends many does so at his own expense. NULL: all are looked at. */
+static struct exec *ended_oldest(struct pool *pool, uid_t owner)
 {
-	struct exec *exec;
+	struct exec *exec, *own = NULL, *other = NULL;
+	unsigned int count = 0;
 
 	list_for_each(exec, &pool->ended, struct exec, link) {
-		if (pool->ended_count <= POOL_ENDED_EXECS)
-			break;
+		count += exec->owner == owner;
+		if (exec->owner == owner && !own && is_unwanted(exec))
+			own = exec;
+		if (exec->owner != owner && !other && is_unwanted(exec))
+			other = exec;
+		if (own && count > POOL_ENDED_SHARE)
+			return own;
+	}
+	return other ? other : own;
+}
+
+/* Makes room among the ended ones, one more of which is this owner's. */
+static void ended_trim(struct pool *pool, uid_t owner)
+{
+	while (pool->ended_count > POOL_ENDED_EXECS) {
+		struct exec *exec = ended_oldest(pool, owner);
+
+		if (!exec)
+			return;
 		exec_forget(exec);
 	}
 }
@@ -233,6 +256,7 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 {
 	struct vm *vm = exec->vm;
 	struct pool *pool = exec->pool;
+	uid_t owner = exec->owner;
 
 	exec->end = end;
 	exec->state = EXEC_ENDED;
@@ -257,7 +281,7 @@ static void exec_settle(struct exec *exec, enum exec_end end)
 	reader_call(exec);
 	if (exec->dropped)
 		exec_forget(exec);
-	ended_trim(pool);
+	ended_trim(pool, owner);
 }
 
 void exec_lost(struct exec *exec, const char *reason)

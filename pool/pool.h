@@ -46,12 +46,15 @@
 #define POOL_EVENTS		512u	/* kept for late readers */
 #define POOL_VM_EXECS		60u	/* at once; initd takes 64 */
 #define POOL_ENDED_EXECS	256u	/* that can still be asked about */
+#define POOL_ENDED_SHARE	64u	/* of them, that are nobody else's to push out */
 #define POOL_ENDED_NS		(30 * NS_PER_SEC)
 #define POOL_TEMPLATES		64u
 #define POOL_READY_MAX		10000u	/* VMs wanted of a template */
 #define POOL_VM_REQUESTS	64u	/* snapshots and forks that wait for one VM */
 #define EXEC_REPLAY		(2 * CM_CREDIT_INITIAL)	/* bytes kept behind the reader */
-#define EXEC_RING		(EXEC_REPLAY + CM_CREDIT_INITIAL)	/* of a stream */
+/* Of a stream. What the guest may still send is twice its credit where the VM was suspended or
+ * saved with as much unread: it has fresh credit when it goes on. */
+#define EXEC_RING		(EXEC_REPLAY + 2 * CM_CREDIT_INITIAL)
 
 struct pool;
 struct template;
@@ -252,6 +255,8 @@ struct vm {
 	bool still;			/* the VMM was told so: no frame is for the guest */
 	bool idle_suspends;		/* at the end of idle_ns; else that ends it */
 	struct vm_suspend *suspend;	/* on its way to the disk, there, or back from it */
+	struct stored_file *stored;	/* there, or that its memory is read from; forks have a
+					 * share in it */
 	bool woken;			/* from there; RUNNING is what it had before */
 	bool heard;			/* since then: frames of commands */
 

@@ -395,11 +395,32 @@ static int claim_check(struct process *p, const struct process *source, pid_t en
 	return 0;
 }
 
+/*
+ * A group of its own. It is moved there by its number, which may be somebody else's when it
+ * dies just then: a VMM that a guest has taken over can have that happen, and the kernel takes
+ * milliseconds to move. Whoever came into the group is then none of ours to end.
+ */
+static int claim_group(struct process *p, uint64_t memory, struct err *err)
+{
+	const struct cgroups *groups = &p->all->cgroups;
+	FD_CLEANUP int group = -1;
+	int r;
+
+	if (groups->vms < 0)
+		return 0;
+	group = cgroup_make(groups, p->group, memory, 0);
+	r = group < 0 ? group : cgroup_move(groups, p->group, p->pid);
+	if (is_gone(p->pidfd)) {
+		cgroup_let_go(groups, p->group);
+		return err_set(err, ESRCH, "a forked VM died before it ran");
+	}
+	return r < 0 ? err_set_errno(err, r, "cannot make a forked VM's control group") : 0;
+}
+
 static int child_take(struct process *p, const struct boundary_message *m, pid_t engine,
 		      struct err *err)
 {
 	struct processes *all = p->all;
-	FD_CLEANUP int group = -1;
 	int r;
 
 	if (find_pid(all, (pid_t)m->pid))
@@ -411,13 +432,8 @@ static int child_take(struct process *p, const struct boundary_message *m, pid_t
 	r = claim_check(p, find(all, m->of), engine, err);
 	if (r < 0)
 		return r;
-	if (all->cgroups.vms >= 0) {
-		group = cgroup_make(&all->cgroups, p->group, m->memory, 0);
-		r = group < 0 ? group : cgroup_move(&all->cgroups, p->group, p->pid);
-	}
-	if (r < 0)
-		err_set_errno(err, r, "cannot make a forked VM's control group");
-	else
+	r = claim_group(p, m->memory, err);
+	if (r == 0)
 		r = process_watch(p, err);
 	if (r < 0)
 		pidfd_kill(p->pidfd);

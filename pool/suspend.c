@@ -15,7 +15,9 @@
  *            suspended again
  *
  * The file has no name (store_file()) and is open here until the VMM has it. What it takes of
- * the disk is its owner's to answer for; the memory is not, while the VM has none.
+ * the disk is its owner's to answer for; the memory is not, while the VM has none. Forks of a
+ * VM that is MAPPED read from the same file, which is there as long as one of them: each answers
+ * for its share.
  */
 #include "pool/vm.h"
 
@@ -42,7 +44,6 @@ struct vm_suspend {
 	enum phase phase;
 	struct waiter step;		/* for what the VMM answers */
 	int fd;				/* of the file; read-only once it is written */
-	uint64_t bytes;
 	bool wanted;			/* while LEAVING: is to come back at once */
 	struct list waiters;		/* of vm_suspend() */
 };
@@ -92,9 +93,28 @@ int vm_resume(struct vm *vm, struct waiter *waiter, struct err *err)
 
 /* ---- To the disk ---- */
 
+struct stored_file {
+	uint64_t bytes;
+	unsigned int users;		/* VMs */
+};
+
 uint64_t vm_stored(const struct vm *vm)
 {
-	return vm->suspend ? vm->suspend->bytes : 0;
+	return vm->stored ? vm->stored->bytes / vm->stored->users : 0;
+}
+
+void stored_share(struct vm *child, const struct vm *source)
+{
+	child->stored = source->stored;
+	if (child->stored)
+		child->stored->users++;
+}
+
+void stored_put(struct vm *vm)
+{
+	if (vm->stored && --vm->stored->users == 0)
+		free(vm->stored);
+	vm->stored = NULL;
 }
 
 static void suspend_free(struct vm *vm)
@@ -119,7 +139,7 @@ static void suspend_undo(struct vm *vm, const struct err *why)
 	waiters_tell(&s->waiters, vm, why);
 	s->fd = fd_close(s->fd);
 	/* The file it was restored from may be its memory still. */
-	if (s->bytes > 0)
+	if (vm->stored)
 		s->phase = MAPPED;
 	else
 		suspend_free(vm);
@@ -178,6 +198,7 @@ static void on_saved(struct waiter *waiter, void *what, const struct err *failed
 	struct vm_suspend *s = list_entry(waiter, struct vm_suspend, step);
 	struct vm *vm = s->vm;
 	struct err err = failed ? *failed : (struct err)ERR_INIT;
+	struct stored_file *file = NULL;
 	uint64_t bytes = 0;
 	struct exec *exec;
 
@@ -186,11 +207,18 @@ static void on_saved(struct waiter *waiter, void *what, const struct err *failed
 		return;
 	if (!failed && may_sleep(vm, &err) == 0)
 		file_take(vm, &bytes, &err);
+	if (!err.code) {
+		file = malloc(sizeof(*file));
+		if (!file)
+			err_set(&err, ENOMEM, "no memory to suspend a VM");
+	}
 	if (err.code) {
 		suspend_undo(vm, &err);
 		return;
 	}
-	s->bytes = bytes;
+	*file = (struct stored_file){ .bytes = bytes, .users = 1 };
+	stored_put(vm);
+	vm->stored = file;
 	s->phase = LEAVING;
 	vm->state = VM_SUSPENDED;
 	vm->paused = vm->still = false;

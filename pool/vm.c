@@ -147,6 +147,7 @@ static void vm_free(struct vm *vm)
 		pool->vm_count--;
 	}
 	vm_memory_count(vm, false);
+	stored_put(vm);
 	if (vm->template)
 		template_put(vm->template);
 	free(vm);
@@ -724,6 +725,7 @@ struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socke
 	}
 	vm->restored = true;
 	vm->socket = socket;
+	stored_share(vm, parent);
 	/* Of a template's zygote it is the template that has the image. */
 	if ((!vm->template && image_keep(vm, vm_image(parent)) < 0) ||
 	    watch_add(vm->pool->loop, &vm->channel, socket, EPOLLIN) < 0) {

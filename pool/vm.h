@@ -53,6 +53,9 @@ void request_drop_all(struct vm *vm, const struct err *err);
 /* ---- suspend.c ---- */
 
 bool suspend_is_saving(const struct vm *vm);
+/* A fork has its memory from where its source has it. */
+void stored_share(struct vm *child, const struct vm *source);
+void stored_put(struct vm *vm);
 /* What a daemon that was killed in the wrong instant left in the store. */
 void suspend_store_clean(int store);
 /* A start out of the disk came to nothing. Returns whether the VM stays there. */

@@ -12,11 +12,13 @@
 /* struct virtio_console_config: columns, rows, ports, emergency write; all zero here. */
 #define CONFIG_SIZE	12u
 
-static void console_reset(void *arg)
+/* A buffer that was half taken is the driver's again. */
+static void console_reset(void *arg, unsigned int queue)
 {
 	struct console *console = arg;
 
-	console->tx_held = false;
+	if (queue == CONSOLE_TX)
+		console->tx_held = false;
 }
 
 int console_init(struct console *console, const struct memory *memory,

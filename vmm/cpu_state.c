@@ -136,6 +136,92 @@ int cpu_check_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *h
 	return 0;
 }
 
+/* ---- No more than the host's ---- */
+
+enum { EAX = 1, EBX = 2, ECX = 4, EDX = 8, WHOLE = 15 };
+#define ANY_INDEX	UINT32_MAX
+
+/* What is not a set of features: names and figures that KVM grants nothing by, kept as the guest
+ * knows them, and numbers of which each byte is at most the host's. */
+static const struct {
+	uint32_t first, last, index;
+	unsigned int kept, least;
+} figures[] = {
+	{ 0x0, 0x0, ANY_INDEX, WHOLE, 0 },		/* vendor */
+	{ 0x1, 0x1, ANY_INDEX, EAX, 0 },		/* family and model */
+	{ 0x2, 0x2, ANY_INDEX, WHOLE, 0 },		/* caches */
+	{ 0x4, 0x4, ANY_INDEX, WHOLE, 0 },
+	{ 0x7, 0x7, 0, 0, EAX },			/* subleaves */
+	{ 0xd, 0xd, 0, EBX | ECX, 0 },			/* sizes */
+	{ 0x15, 0x16, ANY_INDEX, WHOLE, 0 },		/* frequencies */
+	{ 0x80000000, 0x80000000, ANY_INDEX, WHOLE, 0 },
+	{ 0x80000001, 0x80000001, ANY_INDEX, EAX, 0 },	/* family and model */
+	{ 0x80000002, 0x80000006, ANY_INDEX, WHOLE, 0 },	/* the processor's name, caches */
+	{ 0x80000008, 0x80000008, ANY_INDEX, 0, EAX },	/* bits of addresses */
+	{ 0x80000019, 0x80000019, ANY_INDEX, WHOLE, 0 },	/* TLBs */
+	{ 0x8000001d, 0x8000001d, ANY_INDEX, WHOLE, 0 },	/* caches */
+};
+
+static uint32_t bytes_least(uint32_t a, uint32_t b)
+{
+	uint32_t least = 0;
+
+	for (unsigned int shift = 0; shift < 32; shift += 8) {
+		uint32_t x = a >> shift & 0xff, y = b >> shift & 0xff;
+
+		least |= (x < y ? x : y) << shift;
+	}
+	return least;
+}
+
+static const struct kvm_cpuid_entry2 *entry_of(const struct cpuid_table *table,
+					       uint32_t function, uint32_t index)
+{
+	for (uint32_t i = 0; i < table->head.nent; i++) {
+		if (table->entries[i].function == function && table->entries[i].index == index)
+			return &table->entries[i];
+	}
+	return NULL;
+}
+
+static struct kvm_cpuid_entry2 entry_narrow(const struct saved_cpuid_entry *saved,
+					    const struct kvm_cpuid_entry2 *host)
+{
+	uint32_t has[4] = { saved->eax, saved->ebx, saved->ecx, saved->edx };
+	const uint32_t may[4] = { host->eax, host->ebx, host->ecx, host->edx };
+	unsigned int kept = 0, least = 0;
+
+	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+		if (saved->function >= figures[i].first && saved->function <= figures[i].last &&
+		    (figures[i].index == ANY_INDEX || figures[i].index == saved->index)) {
+			kept = figures[i].kept;
+			least = figures[i].least;
+		}
+	}
+	for (unsigned int reg = 0; reg < 4; reg++) {
+		if (least >> reg & 1)
+			has[reg] = bytes_least(has[reg], may[reg]);
+		else if (!(kept >> reg & 1))
+			has[reg] &= may[reg];
+	}
+	return (struct kvm_cpuid_entry2){ .function = host->function, .index = host->index,
+					  .flags = host->flags, .eax = has[0], .ebx = has[1],
+					  .ecx = has[2], .edx = has[3] };
+}
+
+void cpu_narrow_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *host,
+		      struct cpuid_table *ret)
+{
+	*ret = (struct cpuid_table){ .head.nent = 0 };
+	for (uint32_t i = 0; i < saved->count && i < CPUID_ENTRIES_MAX; i++) {
+		const struct saved_cpuid_entry *e = &saved->entries[i];
+		const struct kvm_cpuid_entry2 *h = entry_of(host, e->function, e->index);
+
+		if (h)
+			ret->entries[ret->head.nent++] = entry_narrow(e, h);
+	}
+}
+
 /* ---- Saving ---- */
 
 /* A kvm_segment and a saved_segment have the same fields. */
@@ -294,25 +380,18 @@ int cpu_save(const struct kvm *kvm, struct saved_cpuid *cpuid, struct saved_vcpu
 
 static int load_cpuid(const struct kvm *kvm, const struct saved_cpuid *cpuid, struct err *err)
 {
-	struct cpuid_table table = { .head.nent = CPUID_ENTRIES_MAX };
+	struct cpuid_table host = { .head.nent = CPUID_ENTRIES_MAX }, table;
 	uint64_t xcr0;
 	int r;
 
-	if (ioctl(kvm->dev, KVM_GET_SUPPORTED_CPUID, &table) < 0)
+	if (ioctl(kvm->dev, KVM_GET_SUPPORTED_CPUID, &host) < 0)
 		return err_set_errno(err, errno, "KVM cannot say what CPUID it supports");
-	r = cpu_filter_cpuid(&table, kvm->tsc_deadline, &xcr0, err);
+	r = cpu_filter_cpuid(&host, kvm->tsc_deadline, &xcr0, err);
 	if (r == 0)
-		r = cpu_check_cpuid(cpuid, &table, err);
+		r = cpu_check_cpuid(cpuid, &host, err);
 	if (r < 0)
 		return r;
-	table.head.nent = cpuid->count;
-	for (uint32_t i = 0; i < cpuid->count; i++) {
-		const struct saved_cpuid_entry *e = &cpuid->entries[i];
-
-		table.entries[i] = (struct kvm_cpuid_entry2){
-			.function = e->function, .index = e->index, .flags = e->flags,
-			.eax = e->eax, .ebx = e->ebx, .ecx = e->ecx, .edx = e->edx };
-	}
+	cpu_narrow_cpuid(cpuid, &host, &table);
 	if (ioctl(kvm->vcpu, KVM_SET_CPUID2, &table) < 0)
 		return cannot(err, true, "CPUID");
 	return 0;

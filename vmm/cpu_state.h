@@ -2,7 +2,9 @@
 /*
  * The vCPU's state as saved (snapshot/state.h): taken from a stopped vCPU, and given to a
  * fresh one in place of cpu_setup(). The saved CPUID is what the guest goes on seeing; a host
- * that cannot offer all of it is refused by the name of what is missing.
+ * that cannot offer all of it is refused by the name of what is missing. It comes from a file,
+ * and KVM grants a guest what its CPUID says: nested virtualisation, say. So nothing is shown
+ * that a guest which boots on this host would not be.
  */
 #ifndef CASEMATE_VMM_CPU_STATE_H
 #define CASEMATE_VMM_CPU_STATE_H
@@ -24,5 +26,10 @@ int cpu_load(const struct kvm *kvm, const struct saved_cpuid *cpuid,
 /* Whether a host that offers `host` can go on with `saved`. KVM-free, for tests. */
 int cpu_check_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *host,
 		    struct err *err);
+
+/* What KVM is told: of `saved`, leaves that the host offers, and of their features those that
+ * it offers. KVM-free, for tests. */
+void cpu_narrow_cpuid(const struct saved_cpuid *saved, const struct cpuid_table *host,
+		      struct cpuid_table *ret);
 
 #endif

@@ -3,6 +3,7 @@
 #include "vmm/jail.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/kvm.h>
 #include <sched.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #define DESCRIPTORS_MAX	64
+#define SNAPSHOT_REST	(32u << 20)	/* of a file, besides memory; amply */
 
 void jail_close_others(const int *keep, size_t count)
 {
@@ -69,9 +71,7 @@ static const int plain_calls[] = {
 	SCMP_SYS(rt_sigprocmask),	/* thread end */
 	SCMP_SYS(rt_sigreturn),		/* the kick's handler */
 	SCMP_SYS(restart_syscall),
-	SCMP_SYS(getpid),		/* pthread_kill() */
-	SCMP_SYS(gettid),
-	SCMP_SYS(tgkill),		/* vcpu_kick() */
+	SCMP_SYS(timer_settime),	/* vcpu_kick(): no call that signals another process */
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),
 };
@@ -93,9 +93,13 @@ static const int snapshot_calls[] = {
 	SCMP_SYS(set_robust_list),	/* fork(), pthread_create() */
 	SCMP_SYS(rseq),
 	SCMP_SYS(rt_sigaction),		/* vcpu_start() */
+	SCMP_SYS(timer_create),
+	SCMP_SYS(gettid),
 	SCMP_SYS(eventfd2),		/* vm.c */
-	SCMP_SYS(io_uring_setup),	/* loop_init() */
-	SCMP_SYS(io_uring_register),
+	SCMP_SYS(ppoll),		/* loop.c: a child's. No io_uring_setup: what a ring */
+	SCMP_SYS(read),			/* without restrictions is asked for is not seen here */
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(sendto),
 };
 
 static const unsigned long snapshot_ioctls[] = {
@@ -111,8 +115,9 @@ static const unsigned long snapshot_ioctls[] = {
 	KVM_SET_DEBUGREGS, KVM_SET_VCPU_EVENTS, KVM_SET_MP_STATE, KVM_SET_REGS,
 };
 
-#define CLONE_NAMESPACES (CLONE_NEWTIME | CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |	\
-			  CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+#define CLONE_REFUSED	(CLONE_PARENT | CLONE_NEWTIME | CLONE_NEWNS | CLONE_NEWCGROUP |	\
+			 CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |	\
+			 CLONE_NEWNET)
 
 static int calls_allow(scmp_filter_ctx filter, const int *calls, size_t count)
 {
@@ -141,14 +146,14 @@ static int snapshot_rules_add(scmp_filter_ctx filter)
 
 	if (r == 0)
 		r = ioctls_allow(filter, snapshot_ioctls, COUNT(snapshot_ioctls));
-	/* Processes and threads, no namespaces. clone3 hides its flags: the C library falls
-	 * back to clone when it is not there. */
+	/* Children of its own and threads, no namespaces. clone3 hides its flags: the C library
+	 * falls back to clone when it is not there. */
 	if (r == 0)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-				     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NAMESPACES, 0));
+				     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_REFUSED, 0));
 	if (r == 0)
 		r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	/* The child's ring and its vCPU's page. */
+	/* The child's vCPU's page. */
 	if (r == 0)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
 				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
@@ -176,11 +181,29 @@ static int rules_add(scmp_filter_ctx filter, bool snapshots)
 	return r;
 }
 
-int jail_enter(bool snapshots, struct err *err)
+/* In its place is something that takes nothing. An empty root has no /dev/null. */
+static int stderr_drop(void)
+{
+	int ends[2], r;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	r = dup2(ends[1], STDERR_FILENO) < 0 ? -errno : 0;
+	close(ends[0]);
+	close(ends[1]);
+	return r;
+}
+
+int jail_enter(bool snapshots, uint64_t memory, struct err *err)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
 	int r = filter ? 0 : -ENOMEM;
 
+	if (r == 0 && snapshots)
+		r = limit(RLIMIT_FSIZE, memory + memory / 1024 + SNAPSHOT_REST);
+
+	if (r == 0)
+		r = stderr_drop();
 	/* All threads: the vCPU's exists already. */
 	if (r == 0)
 		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);

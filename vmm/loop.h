@@ -4,11 +4,14 @@
  * The ring accepts only the operations named in loop.c (io_uring is not seen by seccomp, so
  * it is restricted by itself).
  *
+ * A forked VM's loop has ppoll(2) and a system call for each request instead. To make a ring of
+ * its own is nothing that the jail could allow: who is in it could make one without
+ * restrictions, and would be out. (The ring of its parent, memory and descriptor, is not
+ * inherited.)
+ *
  * A request is a struct loop_op inside a longer-lived object. While op->busy the kernel may
  * write to its buffer: neither may go away. loop_done() cancels all requests and waits for
  * them, so whatever is freed after it is not in use any more.
- *
- * The ring's memory is not inherited by fork(2): a child makes a loop of its own.
  *
  * Callbacks run on the loop's thread with loop->lock held; it guards all devices and the VM's
  * state. The vCPU thread takes the same lock to dispatch an exit.
@@ -24,6 +27,8 @@
 
 #include "base/err.h"
 
+enum loop_kind { LOOP_READ, LOOP_POLL, LOOP_RECVMSG, LOOP_SEND, LOOP_TIMEOUT };
+
 struct loop_op {
 	/* result: as the system call's, negative errno on failure. May start the op again. */
 	void (*done)(struct loop_op *op, int result);
@@ -34,9 +39,18 @@ struct loop_op {
 		struct __kernel_timespec timeout;
 		uint64_t count;		/* what an eventfd read */
 	};
+	/* Without a ring: what is to be done. */
+	enum loop_kind kind;
+	bool cancelled;
+	int fd;
+	void *data;
+	size_t len;
+	unsigned int events;
+	uint64_t due_ns;
 };
 
 struct loop {
+	bool has_ring;
 	struct io_uring ring;
 	pthread_mutex_t lock;
 	struct loop_op *busy;
@@ -46,6 +60,8 @@ struct loop {
 };
 
 int loop_init(struct loop *loop, struct err *err);
+/* Without a ring: inside the jail. */
+void loop_init_jailed(struct loop *loop);
 /* Cancels what is in flight without calling back, and waits for it. */
 void loop_done(struct loop *loop);
 

@@ -230,7 +230,8 @@ static int run(const struct arguments *a, uint64_t start_ns, struct err *err)
 	return r;
 }
 
-/* The failure as the channel's last frame. Plain send: there is no loop, or it failed. */
+/* The failure as the channel's last frame. By write, which the jail has: there is no loop, or it
+ * failed. */
 static void report(int channel_fd, const struct err *err)
 {
 	struct {
@@ -244,7 +245,7 @@ static void report(int channel_fd, const struct err *err)
 	frame.head = frame_head(CM_F_VM_END, 0, 0, (uint32_t)(sizeof(frame.end) + len));
 	frame.end = (struct cm_vm_end){ CM_VM_HOST_ERROR, (uint32_t)-err->code };
 	memcpy(frame.text, err->text, len);
-	if (send(channel_fd, &frame, sizeof(frame.head) + frame.head.length, MSG_NOSIGNAL) < 0)
+	if (fd_write_all(channel_fd, &frame, sizeof(frame.head) + frame.head.length) < 0)
 		fprintf(stderr, "casemate-vmm: %s\n", err->text);
 }
 
@@ -254,6 +255,8 @@ static int begin(const struct arguments *a, struct err *err)
 					     a->initd_fd, a->kvm_fd };
 
 	memcpy(keep + 5, a->snapshot_fds, a->snapshot_count * sizeof(keep[0]));
+	/* For report(), and what would be said on a stderr that is closed. */
+	signal(SIGPIPE, SIG_IGN);
 	/* Children that write snapshots or run forked VMs are nobody's to wait for. */
 	if (a->snapshots)
 		signal(SIGCHLD, SIG_IGN);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TO_CLIENT_CAP	(3 * FRAME_BYTES_MAX)
+#define TO_CLIENT_CAP	(3 * FRAME_BYTES_MAX + RELAY_OWN)
 #define RECEIVE_SIZE	32768u
 
 static void client_broke(struct relay *relay, const char *why)
@@ -126,22 +126,36 @@ int relay_start(struct relay *relay)
 	return loop_poll(relay->loop, &relay->hangup, relay->fd, POLLRDHUP | POLLHUP | POLLERR);
 }
 
-int relay_send(struct relay *relay, uint16_t type, const void *payload, size_t len)
+static int frame_put(struct relay *relay, uint16_t type, const void *payload, size_t len,
+		     size_t leave)
 {
 	struct cm_frame head = frame_head(type, 0, 0, (uint32_t)len);
 
-	if (buf_space(&relay->to_client) < sizeof(head) + len)
+	if (buf_space(&relay->to_client) < sizeof(head) + len + leave)
 		return -ENOBUFS;
 	buf_append(&relay->to_client, &head, sizeof(head));
 	return buf_append(&relay->to_client, payload, len);
+}
+
+int relay_send(struct relay *relay, uint16_t type, const void *payload, size_t len)
+{
+	int r = frame_put(relay, type, payload, len, 0);
+
+	if (r < 0)
+		client_broke(relay, "it asks and takes no answers");
+	return r;
+}
+
+int relay_say(struct relay *relay, uint16_t type, const void *payload, size_t len)
+{
+	return frame_put(relay, type, payload, len, RELAY_OWN);
 }
 
 bool relay_room(void *arg)
 {
 	struct relay *relay = arg;
 
-	/* A frame, and VM_BOOTED that a RESUMED turns into. */
-	return buf_space(&relay->to_client) >= FRAME_BYTES_MAX;
+	return buf_space(&relay->to_client) >= FRAME_BYTES_MAX + RELAY_OWN;
 }
 
 static void resume_send(struct relay *relay)

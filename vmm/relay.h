@@ -14,6 +14,8 @@
  *
  * Both directions are bounded: the client is read only while the port has room for a frame,
  * guest buffers are taken only while the client's queue has. A slow client stalls the guest.
+ * RELAY_OWN bytes of that queue are for the VMM's own answers, so that no guest that fills the
+ * rest can have one lost.
  *
  * Loop thread only, under its lock.
  */
@@ -87,8 +89,15 @@ void relay_step(struct relay *relay);
 /* Only sends what is queued. Returns whether all of it is out. */
 bool relay_flush(struct relay *relay);
 
-/* Queues a frame of the VMM's own for the client. Returns 0 or -ENOBUFS. */
+/* An answer with its text, and VM_BOOTED besides. */
+#define RELAY_OWN	4096u
+
+/* Queues a frame of the VMM's own for the client, who is gone if he has left no room for it.
+ * Returns 0 or -ENOBUFS. */
 int relay_send(struct relay *relay, uint16_t type, const void *payload, size_t len);
+
+/* Likewise one that can be left out, or said later. */
+int relay_say(struct relay *relay, uint16_t type, const void *payload, size_t len);
 
 /* For struct console. */
 bool relay_room(void *arg);

@@ -103,7 +103,7 @@ static void changes_settle(struct vm *vm)
 	q->changed = NULL;
 }
 
-/* An answer always has room: the relay keeps that much for the VMM's own frames. */
+/* An answer always has room: RELAY_OWN. */
 static void answer_send(struct vm *vm, const struct vm_request *q, unsigned int count)
 {
 	if (q->kind == REQUEST_SAVE)

@@ -3,7 +3,8 @@
  * The vCPU's thread: it runs KVM_RUN and dispatches what comes out, under the loop's lock.
  * Every exit reason that is no device access ends the guest, each with its own words. A kick
  * sets run->immediate_exit and sends SIGUSR1, so that a KVM_RUN under way or about to begin
- * returns at once.
+ * returns at once. It is a timer of the thread's that sends it, since the jail has no call that
+ * could send one to another process.
  *
  * A pause is a kick after which the thread waits. It does so only when KVM_RUN has come back
  * for the kick's sake: an access that was dispatched is completed by the next KVM_RUN, and
@@ -16,12 +17,18 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "abi/layout.h"
 
 #define KICK_SIGNAL	SIGUSR1
 #define PAGE		4096u
 #define STACK_SIZE	(256u << 10)
+
+/* As sigevent(7) has it; the C library does not. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 /* In headers newer than Debian 12's. */
 #ifndef KVM_EXIT_MEMORY_FAULT
@@ -217,6 +224,15 @@ static void pause_here(struct vm *vm)
 	semaphore_wait(&vm->vcpu.go);
 }
 
+/* Returns 0 or an errno. */
+static int kick_prepare(struct vm *vm)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = KICK_SIGNAL };
+
+	event.sigev_notify_thread_id = gettid();
+	return timer_create(CLOCK_MONOTONIC, &event, &vm->vcpu.kick) < 0 ? errno : 0;
+}
+
 static void *vcpu_main(void *arg)
 {
 	struct vm *vm = arg;
@@ -226,7 +242,10 @@ static void *vcpu_main(void *arg)
 	sigemptyset(&kick);
 	sigaddset(&kick, KICK_SIGNAL);
 	pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
+	vm->vcpu.error = kick_prepare(vm);
 	sem_post(&vm->vcpu.ready);
+	if (vm->vcpu.error)
+		return NULL;
 	semaphore_wait(&vm->vcpu.go);
 	while (!ended && !atomic_load(&vm->vcpu.stop)) {
 		int r = ioctl(vm->kvm.vcpu, KVM_RUN, 0);
@@ -273,9 +292,13 @@ int vcpu_start(struct vm *vm, struct err *err)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r != 0)
 		return err_set_errno(err, r, "cannot start the vCPU's thread");
-	vm->vcpu.created = true;
 	/* The C library's own first calls in a thread are not in the jail's list. */
 	semaphore_wait(&vm->vcpu.ready);
+	if (vm->vcpu.error) {
+		pthread_join(vm->vcpu.thread, NULL);
+		return err_set_errno(err, vm->vcpu.error, "cannot make the vCPU's timer");
+	}
+	vm->vcpu.created = true;
 	return 0;
 }
 
@@ -286,9 +309,10 @@ void vcpu_go(struct vm *vm)
 
 static void kick(struct vm *vm)
 {
+	const struct itimerspec at_once = { .it_value.tv_nsec = 1 };
+
 	__atomic_store_n(&vm->kvm.run->immediate_exit, 1, __ATOMIC_SEQ_CST);
-	if (!atomic_load(&vm->vcpu.exited))
-		pthread_kill(vm->vcpu.thread, KICK_SIGNAL);
+	timer_settime(vm->vcpu.kick, 0, &at_once, NULL);
 }
 
 void vcpu_kick(struct vm *vm)
@@ -322,5 +346,6 @@ void vcpu_join(struct vm *vm)
 	vcpu_kick(vm);
 	vcpu_go(vm);
 	pthread_join(vm->vcpu.thread, NULL);
+	timer_delete(vm->vcpu.kick);
 	vm->vcpu.created = false;
 }

@@ -124,6 +124,13 @@ static int register_read(struct virtio_mmio *dev, uint64_t offset, uint32_t *val
 	return 0;
 }
 
+static void queue_reset(struct virtio_mmio *dev, unsigned int queue)
+{
+	virtqueue_reset(&dev->queues[queue]);
+	if (dev->reset)
+		dev->reset(dev->reset_arg, queue);
+}
+
 static void device_reset(struct virtio_mmio *dev)
 {
 	dev->status = 0;
@@ -131,9 +138,7 @@ static void device_reset(struct virtio_mmio *dev)
 	dev->driver_features = 0;
 	dev->interrupt_status = 0;
 	for (unsigned int i = 0; i < dev->queue_count; i++)
-		virtqueue_reset(&dev->queues[i]);
-	if (dev->reset)
-		dev->reset(dev->reset_arg);
+		queue_reset(dev, i);
 }
 
 static int status_write(struct virtio_mmio *dev, uint32_t value)
@@ -186,7 +191,7 @@ static int queue_write(struct virtio_mmio *dev, uint64_t offset, uint32_t value)
 	vq = &dev->queues[dev->queue_select];
 	if (offset == REG_QUEUE_READY) {
 		if (value == 0) {
-			virtqueue_reset(vq);
+			queue_reset(dev, dev->queue_select);
 			return 0;
 		}
 		if (value != 1 || vq->ready || !(dev->status & STATUS_FEATURES_OK))

@@ -36,7 +36,8 @@ struct virtio_mmio {
 	const struct memory *memory;
 	void (*interrupt)(void *arg);	/* raise the device's vector */
 	void *interrupt_arg;
-	void (*reset)(void *arg);	/* the driver reset the device; may be NULL */
+	/* The driver reset this queue, by itself or with the device; may be NULL. */
+	void (*reset)(void *arg, unsigned int queue);
 	void *reset_arg;
 
 	/* The driver's. */

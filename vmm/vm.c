@@ -63,7 +63,7 @@ void vm_log(struct vm *vm, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	relay_send(&vm->relay, CM_F_VM_LOG, line, strlen(line));
+	relay_say(&vm->relay, CM_F_VM_LOG, line, strlen(line));
 }
 
 int vm_kernel_digest(const struct vm *vm, uint8_t digest[SNAPSHOT_DIGEST])
@@ -149,7 +149,7 @@ static void console_text_step(struct vm *vm, bool all)
 		size_t len;
 		const uint8_t *text = buf_front(&p->console, &len);
 
-		if (relay_send(&vm->relay, CM_F_VM_CONSOLE, text, len) < 0)
+		if (relay_say(&vm->relay, CM_F_VM_CONSOLE, text, len) < 0)
 			return;
 		buf_consume(&p->console, len);
 	}
@@ -527,13 +527,10 @@ static void vm_zero(struct vm *vm, const struct vm_options *options)
 			   .warm = WARM_INIT };
 }
 
-static int vm_loop_init(struct vm *vm, struct err *err)
+static void vm_loop_set(struct vm *vm)
 {
-	int r = loop_init(&vm->loop, err);
-
 	vm->loop.idle = vm_step;
 	vm->loop.idle_arg = vm;
-	return r;
 }
 
 int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
@@ -541,9 +538,10 @@ int vm_init(struct vm *vm, const struct vm_options *options, struct err *err)
 	int r;
 
 	vm_zero(vm, options);
-	r = vm_loop_init(vm, err);
+	r = loop_init(&vm->loop, err);
 	if (r < 0)
 		return r;
+	vm_loop_set(vm);
 	return options->snapshot_count > 0 ? init_restore(vm, err) : init_boot(vm, err);
 }
 
@@ -562,16 +560,15 @@ struct vm_options vm_child_options(const struct vm *from, int channel_fd)
 int vm_init_child(struct vm *vm, const struct vm_options *options, const struct vm *from,
 		  const struct snapshot_state *state, struct err *err)
 {
-	int r;
-
 	vm_zero(vm, options);
 	vm->memory = from->memory;
 	vm->memory.dirty = NULL;
 	vm->kvm = from->kvm;
 	kvm_forget(&vm->kvm);
 	memcpy(vm->image_digest, from->image_digest, sizeof(vm->image_digest));
-	r = vm_loop_init(vm, err);
-	return r == 0 ? init_from_state(vm, state, err) : r;
+	loop_init_jailed(&vm->loop);
+	vm_loop_set(vm);
+	return init_from_state(vm, state, err);
 }
 
 static int clock_start(struct vm *vm, struct err *err)
@@ -624,7 +621,7 @@ int vm_start(struct vm *vm, bool jailed, struct err *err)
 	if (!o->hold)
 		r = vcpu_start(vm, err);
 	if (r == 0 && !jailed)
-		r = jail_enter(o->snapshots, err);
+		r = jail_enter(o->snapshots, memory_ram_size(&vm->memory), err);
 	if (r == 0 && !o->hold)
 		r = clock_start(vm, err);
 	if (r < 0)

@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "abi/channel.h"
 #include "base/err.h"
@@ -72,6 +73,8 @@ struct vm_end {
 
 struct vcpu {
 	pthread_t thread;
+	timer_t kick;		/* ends its KVM_RUN */
+	int error;		/* of making that */
 	bool created;
 	sem_t ready;		/* the thread is past what starting one calls */
 	sem_t go;

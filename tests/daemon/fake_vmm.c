@@ -10,6 +10,7 @@
  *   stubborn        ends by nothing              flood N      N bytes to stdout, credits kept
  *   greedy          ignores credits              crash        the VMM dies
  *   panic           VM_END with a reason         missing      does not start (ENOENT)
+ *   deaf            the VMM reads nothing more
  *   err WORDS       to stderr                    tick         a number each 20 ms while it is
  *                                                            not paused, until a signal
  *
@@ -211,6 +212,9 @@ static void on_exec(const struct frame *f)
 			put(CM_F_STDOUT, t->id, bytes, sizeof(bytes));
 	} else if (!strcmp(t->name, "crash")) {
 		_exit(1);
+	} else if (!strcmp(t->name, "deaf")) {
+		for (;;)
+			pause();
 	} else if (!strcmp(t->name, "panic")) {
 		end_put(CM_VM_GUEST_PANIC, "as asked\nand more\x1b[31m");
 	} else if (!strcmp(t->name, "cat") && !t->has_stdin) {

@@ -209,6 +209,51 @@ def case_suspend_with_unread_output(d):
     assert len(out) == 3000000 and end['code'] == '0', (len(out), end)
 
 
+def case_going_back_after_a_suspend(d):
+    """A reader that goes back in what is kept, in a VM that came back with output unread and has
+    fresh credit: what comes then does not take the place of what is still to be read."""
+    c = d.client()
+    c.ask('create name=a')
+    piece = 65536
+    data = b''.join(b'%08x' % i for i in range(16 * piece // 8))
+    exec_id = c.ask('exec a stdin=yes window=0 -- cat')['exec']
+    have = {'sent': 0, 'got': 0}
+
+    def feed(upto):
+        while have['sent'] < upto:
+            at = have['sent']
+            c.send(b'stdin %s #%d\n' % (exec_id.encode(), piece) + data[at:at + piece])
+            have['sent'] += piece
+            eventually(lambda: out() >= min(have['sent'], upto), 'cat does not')
+
+    def out():
+        return int(c.ask('info a').items[0]['stdout'])
+
+    def read(upto):
+        c.send(f'credit {exec_id} {upto - have["got"]}\n')
+        while have['got'] < upto:
+            line = c.next()
+            if line.words[1] == 'stdin-credit':
+                continue
+            at = int(line['at'])
+            assert at == have['got'], line
+            assert line.chunk == data[at:at + len(line.chunk)], f'wrong bytes at {at}'
+            have['got'] += len(line.chunk)
+
+    for step in range(1, 9):
+        feed(step * piece)
+        read(step * piece)
+    feed(12 * piece)                    # 512 KiB were read, 256 KiB are not
+    c.ask('detach ' + exec_id)
+    c.ask('suspend a')
+    c.ask('resume a')
+    answer = c.ask(f'attach {exec_id} stdout=0 window=0')
+    have['got'] = int(answer['stdout'])
+    c.ask('info a')
+    feed(16 * piece)
+    read(16 * piece)
+
+
 def case_suspend_while_a_file_is_put(d):
     """What initd does itself goes on, too: the VM that comes back is no copy."""
     c = d.client()
@@ -246,6 +291,32 @@ def case_stored_limit(d):
 
 
 case_stored_limit.options = ('--max-stored', '1K')
+
+
+def case_stored_limit_and_forks(d):
+    """A fork of a VM that came back has its memory from the file, whatever becomes of the VM."""
+    c = d.client()
+    c.ask('create name=a')
+    c.ask('suspend a')
+    c.ask('resume a')
+    size = int(c.ask('info a')['stored'])
+    assert size > 0
+    child = c.ask('fork a').items[0]['vm']
+    assert sum(int(i['stored']) for i in c.ask('list').items) == size
+    c.ask('kill a')
+    assert int(c.ask('info ' + child)['stored']) == size
+    # All is used: nothing more goes there, but what takes its place.
+    c.ask('create name=b')
+    c.refused('suspend b', 'LIMIT')
+    c.ask('suspend ' + child)
+    c.ask('resume ' + child)
+    c.ask('kill ' + child)
+    c.ask('suspend b')
+    c.ask('kill b')
+    assert c.ask('pool status')['stored'] == '0' and not store(d)
+
+
+case_stored_limit_and_forks.options = ('--max-stored', '16K')
 
 
 def case_memory_of_suspended(d):

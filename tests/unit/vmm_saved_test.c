@@ -10,6 +10,7 @@
 #include "vmm/clock.h"
 #include "vmm/console.h"
 #include "vmm/cpu_state.h"
+#include "vmm/relay.h"
 
 #define MIB	(1ull << 20)
 #define RING	0x800000ull
@@ -158,6 +159,36 @@ static void test_console_transmit(void)
 	}
 }
 
+/* A queue that is reset while a buffer of its is half taken: nothing of that is saved, or given to
+ * the queue that comes next. */
+static void test_console_reset(void)
+{
+	struct saved_console saved = { 0 };
+	struct console c, loaded;
+	struct err err = ERR_INIT;
+
+	frames_put();
+	given_size = 0;
+	frames_left = 1;
+	console_new(&c);
+	console_drive(&c);
+	CU_ASSERT(console_pump(&c) >= 0);
+	CU_ASSERT(c.tx_held);
+	reg(&c, 0x30, CONSOLE_RX);
+	reg(&c, 0x44, 0);
+	CU_ASSERT(c.tx_held);
+	reg(&c, 0x30, CONSOLE_TX);
+	reg(&c, 0x44, 0);
+	CU_ASSERT_FALSE(c.tx_held);
+	CU_ASSERT_EQUAL_FATAL(console_save(&c, &saved), 0);
+	console_new(&loaded);
+	CU_ASSERT_EQUAL(console_load(&loaded, &saved, &err), 0);
+	console_done(&c);
+	console_done(&loaded);
+	free(saved.to_guest.data);
+	free(saved.partial.data);
+}
+
 /* What waits for the guest is kept, also when its oldest bytes lie at the queue's end. */
 static void test_console_receive(void)
 {
@@ -251,6 +282,39 @@ static void test_console_refusals(void)
 	free(good.partial.data);
 }
 
+/* A guest that sends as much as it can while the client takes nothing. */
+static void test_answers_have_room(void)
+{
+	static uint8_t bytes[FRAME_BYTES_MAX];
+	struct cm_frame head = frame_head(CM_F_STDOUT, 0, 1, CM_FRAME_MAX);
+	struct frame frame = { .head = head, .bytes = bytes, .size = sizeof(bytes),
+			       .payload = bytes + sizeof(head) };
+	struct {
+		struct cm_vm_forked forked;
+		char text[ERR_TEXT_MAX];
+	} answer = { .forked = { .count = 1 } };
+	struct err err = ERR_INIT;
+	struct console c;
+	struct relay relay;
+	const char *why;
+
+	console_new(&c);
+	memcpy(bytes, &head, sizeof(head));
+	CU_ASSERT_EQUAL_FATAL(relay_init(&relay, NULL, &c, -1, 1, &err), 0);
+	relay.state = RELAY_RUNNING;
+	while (relay_room(&relay))
+		CU_ASSERT_EQUAL_FATAL(relay_guest_frame(&relay, &frame, &why), 0);
+	CU_ASSERT_EQUAL(relay_say(&relay, CM_F_VM_LOG, "x", 1), -ENOBUFS);
+	CU_ASSERT_EQUAL(relay_send(&relay, CM_F_VM_FORKED, &answer, sizeof(answer)), 0);
+	CU_ASSERT_EQUAL(relay_send(&relay, CM_F_VM_SAVED, &answer, sizeof(answer)), 0);
+	CU_ASSERT_FALSE(relay.client_gone);
+	while (relay_send(&relay, CM_F_VM_SAVED, &answer, sizeof(answer)) == 0)
+		;
+	CU_ASSERT(relay.client_gone);
+	relay_done(&relay);
+	console_done(&c);
+}
+
 /* ---- CPUID, clock, tracking ---- */
 
 static struct cpuid_table host = {
@@ -312,6 +376,60 @@ static void test_features(void)
 	lacks(&saved, "layout of extended state");
 }
 
+/* A file may say that its guest was shown anything. */
+static void test_features_not_granted(void)
+{
+	static struct cpuid_table here = {
+		.head.nent = 7,
+		.entries = {
+			{ .function = 0, .eax = 0x1f, .ebx = 1 },
+			{ .function = 1, .eax = 0x806f8, .ecx = 1u << 20, .edx = 1u << 26 },
+			{ .function = 7, .eax = 1, .ebx = 1u << 5, .flags = 1 },
+			{ .function = 7, .index = 1, .eax = 1u << 4, .flags = 1 },
+			{ .function = 0xa },
+			{ .function = 0x40000001 },
+			{ .function = 0x80000008, .eax = 0x302e, .ebx = 1 },
+		},
+	};
+	static struct cpuid_table told;
+	struct saved_cpuid saved = saved_of(&here);
+	struct err err = ERR_INIT;
+
+	cpu_narrow_cpuid(&saved, &here, &told);
+	CU_ASSERT_EQUAL(memcmp(&told, &here, sizeof(told)), 0);
+	saved.entries[0].ebx = 2;			/* a name is a name */
+	saved.entries[1].eax = 0x50657;
+	saved.entries[1].ecx |= 1u << 5 | 1u << 21;	/* VMX, x2APIC */
+	saved.entries[2].eax = 2;
+	saved.entries[3].eax |= 1u << 21;		/* AMX-FP16 */
+	saved.entries[3].ebx = 3;
+	saved.entries[4].eax = 0x08300805;		/* performance counters */
+	saved.entries[5].eax = 0x01007efb;		/* KVM's paravirtual features */
+	saved.entries[6].eax = 0x3934;
+	saved.entries[6].ebx = 3;
+	saved.entries[saved.count++] = (struct saved_cpuid_entry){ .function = 0x8000000a,
+								   .eax = 1, .edx = ~0u };
+	saved.entries[saved.count++] = (struct saved_cpuid_entry){ .function = 0x40000101,
+								   .eax = ~0u };
+	/* One that KVM would take for leaf 1, whatever its index. */
+	saved.entries[saved.count++] = (struct saved_cpuid_entry){ .function = 1, .index = 9,
+								   .ecx = ~0u };
+	CU_ASSERT_EQUAL(cpu_check_cpuid(&saved, &here, &err), 0);
+	cpu_narrow_cpuid(&saved, &here, &told);
+	CU_ASSERT_EQUAL(told.head.nent, here.head.nent);
+	CU_ASSERT_EQUAL(told.entries[0].ebx, 2);
+	CU_ASSERT_EQUAL(told.entries[1].eax, 0x50657);
+	CU_ASSERT_EQUAL(told.entries[1].ecx, 1u << 20);
+	CU_ASSERT_EQUAL(told.entries[2].eax, 1);
+	CU_ASSERT_EQUAL(told.entries[2].flags, 1);
+	CU_ASSERT_EQUAL(told.entries[3].eax, 1u << 4);
+	CU_ASSERT_EQUAL(told.entries[3].ebx, 0);
+	CU_ASSERT_EQUAL(told.entries[4].eax, 0);
+	CU_ASSERT_EQUAL(told.entries[5].eax, 0);
+	CU_ASSERT_EQUAL(told.entries[6].eax, 0x302e);
+	CU_ASSERT_EQUAL(told.entries[6].ebx, 1);
+}
+
 static void test_clock(void)
 {
 	struct clock_params p = { .tsc = 1000, .monotonic_ns = 5000, .tsc_khz = 2000000 };
@@ -346,9 +464,12 @@ int main(void)
 		return 2;
 	suite = CU_add_suite("saved", memory_setup, memory_teardown);
 	CU_add_test(suite, "console: from the guest", test_console_transmit);
+	CU_add_test(suite, "console reset", test_console_reset);
 	CU_add_test(suite, "console: to the guest", test_console_receive);
 	CU_add_test(suite, "console: refusals", test_console_refusals);
+	CU_add_test(suite, "room for answers", test_answers_have_room);
 	CU_add_test(suite, "CPU features", test_features);
+	CU_add_test(suite, "CPU features not granted", test_features_not_granted);
 	CU_add_test(suite, "clock", test_clock);
 	CU_add_test(suite, "tracking", test_tracking);
 	CU_basic_run_tests();
