@@ -48,6 +48,7 @@ paddr_t page_free_map(void);
 void page_scattered_last(void);
 
 struct page *page_alloc(unsigned order, unsigned flags);	/* NULL: out of memory */
+bool page_short(void);		/* little more is left than the kernel's reserve */
 void page_get(struct page *p);
 void page_put(struct page *p);			/* frees at zero */
 void page_split(struct page *p);
