@@ -71,6 +71,7 @@ bool oom_kill(void)
 	waited = 0;
 	if (victim == NULL)
 		return false;
+	mem_stats.oom_kills++;
 	busy = true;
 	printk("out of memory: killing process %d (%s), %lu KiB\n", victim->pid, victim->comm,
 	       victim->mm->rss_anon * (PAGE_SIZE / 1024));

@@ -73,6 +73,7 @@ void phys_put(paddr_t pa);
 struct mem_stats {
 	uint64_t total_pages, free_pages;
 	uint64_t anon_pages, table_pages, slab_pages, shmem_pages;
+	uint64_t oom_kills;
 	uint64_t pool_pages;	/* kept for page tables; whoever wants memory gets them */
 };
 extern struct mem_stats mem_stats;

@@ -125,8 +125,8 @@ static int vmstat_text(struct strbuf *sb, const struct pseudo_node *n)
 		      mem_stats.anon_pages, mem_stats.shmem_pages, mem_stats.shmem_pages);
 	strbuf_printf(sb, "nr_page_table_pages %lu\nnr_slab_reclaimable 0\n"
 		      "nr_slab_unreclaimable %lu\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\n"
-		      "pgfault %lu\npgmajfault %lu\noom_kill 0\n", mem_stats.table_pages,
-		      mem_stats.slab_pages, flt + maj, maj);
+		      "pgfault %lu\npgmajfault %lu\noom_kill %lu\n", mem_stats.table_pages,
+		      mem_stats.slab_pages, flt + maj, maj, mem_stats.oom_kills);
 	return 0;
 }
 
