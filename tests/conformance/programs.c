@@ -486,6 +486,33 @@ static void test_pipe_bad_memory(void)
 	munmap(p, 4 * 4096);
 }
 
+/* vmsplice: as much as there is room for, and back into memory. */
+static void test_vmsplice(void)
+{
+	static char big[200000] __attribute__((aligned(4096))), back[100];
+	struct iovec parts[2] = { { "hello ", 6 }, { "world", 5 } }, all = { big, sizeof(big) };
+	struct iovec two[2] = { { back, 4 }, { back + 10, 90 } };
+	int fds[2], null = open("/dev/null", O_WRONLY);
+
+	CHECK(pipe(fds) == 0 && fcntl(fds[1], F_SETPIPE_SZ, 8192) == 8192);
+	CHECK(vmsplice(null, parts, 2, 0) == -1 && errno == EBADF);
+	CHECK(vmsplice(-1, parts, 2, 0) == -1 && errno == EBADF);
+	CHECK(vmsplice(fds[1], parts, 2, 64) == -1 && errno == EINVAL);
+	CHECK(vmsplice(fds[1], parts, 0, 0) == 0);
+	CHECK(vmsplice(fds[0], two, 2, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+	CHECK(vmsplice(fds[1], parts, 2, 0) == 11);
+	CHECK(vmsplice(fds[0], two, 2, 0) == 11);
+	CHECK(memcmp(back, "hell", 4) == 0 && memcmp(back + 10, "o world", 7) == 0);
+	CHECK(vmsplice(fds[1], &all, 1, 0) == 8192);
+	CHECK(vmsplice(fds[1], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+	close(fds[0]);
+	signal(SIGPIPE, SIG_IGN);
+	CHECK(vmsplice(fds[1], parts, 2, 0) == -1 && errno == EPIPE);
+	signal(SIGPIPE, SIG_DFL);
+	close(fds[1]);
+	close(null);
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -497,6 +524,7 @@ static const struct {
 	{ "flags that nobody expects", test_flags },
 	{ "wild jumps", test_wild_jumps },
 	{ "pipes and bad memory", test_pipe_bad_memory },
+	{ "vmsplice", test_vmsplice },
 	{ "inotify: removal", test_inotify_removal },
 	{ "inotify: moves", test_inotify_moves },
 	{ "inotify: paths and masks", test_inotify_paths },
