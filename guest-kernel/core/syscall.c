@@ -5,8 +5,13 @@
  */
 #include "guest-kernel/core/syscall.h"
 
+#include "guest-kernel/core/signal.h"
 #include "guest-kernel/core/syscall_nr.h"
 #include "guest-kernel/core/task.h"
+#include "guest-kernel/core/time.h"
+#include "guest-kernel/mm/mm.h"
+
+#define RETRIES	16u	/* processes whose end a call waits for when it finds no memory */
 
 typedef long (*syscall_fn)(long, long, long, long, long, long);
 
@@ -33,6 +38,24 @@ static const bool syscall_quick[SYSCALL_MAX] = {
 
 bool syscall_trace;
 
+/* A call that found no memory has done nothing, but for mremap, which may have unmapped what
+ * lay in its way. Who is dying gives some back: the call is made again after that. */
+static bool may_retry(uint64_t nr, unsigned tries)
+{
+	struct process *p;
+	int r;
+
+	if (nr == __NR_mremap || tries >= RETRIES || signal_fatal_pending(current))
+		return false;
+	p = oom_dying();
+	if (p == NULL)
+		return false;
+	process_get(p);
+	r = WAIT_EVENT_FULL(&p->wait_exit, p->zombie, deadline_after(NSEC_PER_SEC), false, false);
+	process_put(p);
+	return r == 0;
+}
+
 static long dispatch(struct trapframe *tf, uint64_t nr)
 {
 	long r;
@@ -44,8 +67,12 @@ static long dispatch(struct trapframe *tf, uint64_t nr)
 					 (long)tf->r10, (long)tf->r8, (long)tf->r9);
 	sched_account(false);
 	current->proc->stats.syscalls++;
-	r = syscall_table[nr]((long)tf->rdi, (long)tf->rsi, (long)tf->rdx, (long)tf->r10,
-			      (long)tf->r8, (long)tf->r9);
+	for (unsigned tries = 0;; tries++) {
+		r = syscall_table[nr]((long)tf->rdi, (long)tf->rsi, (long)tf->rdx,
+				      (long)tf->r10, (long)tf->r8, (long)tf->r9);
+		if (likely(r != -ENOMEM && r != -ENOBUFS) || !may_retry(nr, tries))
+			break;
+	}
 	sched_account(true);
 	return r;
 }

@@ -83,7 +83,7 @@ SYSCALL(sysinfo, struct sysinfo_user __user *uinfo)
 	s.uptime = (int64_t)((clock_boot_ns() + NSEC_PER_SEC - 1) / NSEC_PER_SEC);
 	sched_loadavg(s.loads);
 	s.totalram = mem_stats.total_pages * PAGE_SIZE;
-	s.freeram = mem_stats.free_pages * PAGE_SIZE;
+	s.freeram = mem_available() * PAGE_SIZE;
 	s.sharedram = mem_stats.shmem_pages * PAGE_SIZE;
 	s.procs = (uint16_t)task_counts.tasks;
 	return PUT_USER(s, uinfo);

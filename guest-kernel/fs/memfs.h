@@ -47,6 +47,7 @@ struct rnode {
 	struct rxattr *xattrs;
 	uint64_t nid;
 	bool image;			/* comes from the image: nid is valid */
+	bool made;			/* by a program: counted */
 	bool xattr_pending;		/* the image's not read yet */
 	struct rnode *nid_next;		/* files with several names, by nid */
 	struct inode *inode;
@@ -75,6 +76,7 @@ static inline struct memfs *memfs(const struct superblock *sb)
 
 /* rootfs.c */
 struct inode *memfs_new_inode(struct superblock *sb, uint32_t mode);	/* or ERR_PTR */
+uint64_t memfs_made(void);	/* files that programs made and that are still there */
 struct inode *memfs_image_root(struct superblock *sb, uint64_t nid);	/* or ERR_PTR */
 
 /* rfile.c */

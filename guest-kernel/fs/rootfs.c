@@ -49,6 +49,14 @@ static const struct inode_ops *ops_for(uint32_t mode)
 	return &special_iops;
 }
 
+/* Files that programs made, in all filesystems: what has no page costs memory, too. */
+static uint64_t made;
+
+uint64_t memfs_made(void)
+{
+	return made;
+}
+
 static struct inode *mem_inode(struct superblock *sb, uint32_t mode, struct inode *dir)
 {
 	struct memfs *m = memfs(sb);
@@ -56,12 +64,16 @@ static struct inode *mem_inode(struct superblock *sb, uint32_t mode, struct inod
 
 	if (m->max_inodes != 0 && m->inodes >= m->max_inodes)
 		return ERR_PTR(-ENOSPC);
+	if (dir != NULL && made >= mem_stats.total_pages)
+		return ERR_PTR(-ENOSPC);
 	i = inode_new_priv(sb, mode, sizeof(struct rnode));
 	if (i == NULL)
 		return ERR_PTR(-ENOMEM);
 	m->inodes++;
+	made += dir != NULL;
 	i->ops = ops_for(mode);
 	rnode(i)->inode = i;
+	rnode(i)->made = dir != NULL;
 	inode_init_owner(i, dir);
 	if (KS_ISDIR(i->mode)) {
 		i->nlink = 2;
@@ -98,6 +110,7 @@ static void mem_free(struct inode *i)
 		}
 	}
 	m->inodes--;
+	made -= rn->made;
 }
 
 static int image_content(struct memfs *m, struct inode *i, const struct erofs_inode *ei)

@@ -2,7 +2,8 @@
 /*
  * Moving data between files: sendfile, splice, tee, copy_file_range. All go through a bounce
  * buffer with the files' ordinary read and write; what a short write leaves over is put back
- * by position where the source has one, and waited for where it has none.
+ * by position where the source has one, and waited for where it has none. vmsplice is an
+ * ordinary read or write of a pipe.
  */
 #include <linux/fcntl.h>
 
@@ -296,6 +297,52 @@ SYSCALL(tee, int in_fd, int out_fd, size_t n, unsigned flags)
 		r = pipe_tee(in, out, n, flags);
 	file_put(in);
 	file_put(out);
+	return r;
+}
+
+/*
+ * What a program lends to a pipe is copied: it would be seen to change only by one that writes
+ * to it before it was read, which programs must not do. As much as the pipe takes now.
+ */
+static long do_vmsplice(struct file *f, struct uio *u, bool nonblock)
+{
+	struct pipe *p = pipe_of(f);
+	size_t room;
+	long r;
+
+	if (u->resid == 0)
+		return 0;
+	if (!f->can_write) {
+		r = pipe_wait_readable(f, nonblock);
+		return r != 0 ? r : file_read(f, u, NULL);
+	}
+	r = pipe_wait_writable(f, nonblock);
+	if (r != 0)
+		return r;
+	room = pipe_writable_bytes(p);
+	if (pipe_has_readers(p))
+		u->resid = MIN(u->resid, room);
+	return file_write(f, u, NULL);
+}
+
+SYSCALL(vmsplice, int fd, const struct uiovec __user *uiov, unsigned long niov, unsigned flags)
+{
+	struct uiovec *iov = NULL;
+	struct file *f;
+	struct uio u;
+	long r;
+
+	if ((flags & ~SPLICE_F_ALL) != 0)
+		return -EINVAL;
+	f = fd_get(fd);
+	if (f == NULL)
+		return -EBADF;
+	r = is_pipe(f) ? uio_import(&u, uiov, niov, &iov) : -EBADF;
+	if (r == 0) {
+		r = do_vmsplice(f, &u, (flags & SPLICE_F_NONBLOCK) != 0);
+		kfree(iov);
+	}
+	file_put(f);
 	return r;
 }
 

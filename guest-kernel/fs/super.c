@@ -284,6 +284,13 @@ static void path_show(struct strbuf *sb, const char *p)
 	}
 }
 
+/* What is mounted: the type's name. Tools such as busybox's df pass over a "rootfs", since on
+ * Linux another filesystem lies upon it. */
+static const char *source(const struct superblock *sb)
+{
+	return strcmp(sb->type, "rootfs") == 0 ? "root" : sb->type;
+}
+
 static void mounts_each(struct strbuf *out, bool info)
 {
 	struct dentry *root = fs_get_root();
@@ -309,10 +316,10 @@ static void mounts_each(struct strbuf *out, bool info)
 			path_show(out, path);
 			strbuf_write(out, " ", 1);
 			options_show(out, sb->flags);
-			strbuf_printf(out, " - %s %s %s\n", sb->type, sb->type,
+			strbuf_printf(out, " - %s %s %s\n", sb->type, source(sb),
 				      sb_readonly(sb) ? "ro" : "rw");
 		} else {
-			strbuf_printf(out, "%s ", sb->type);
+			strbuf_printf(out, "%s ", source(sb));
 			path_show(out, path);
 			strbuf_printf(out, " %s ", sb->type);
 			options_show(out, sb->flags);

@@ -198,7 +198,8 @@ const struct fs_type tmpfs_type = {
 	.name = "tmpfs", .magic = TMPFS_MAGIC, .nodev = true, .mount = tmpfs_mount,
 };
 
-/* In 4 KiB blocks. Without a limit of its own it shares half of memory with all others. */
+/* In 4 KiB blocks. Without a limit of its own it shares half of memory with all others, and as
+ * many files as memory has pages. */
 void rootfs_statfs(struct superblock *sb, uint64_t *blocks, uint64_t *free, uint64_t *files,
 		   uint64_t *ffree)
 {
@@ -211,8 +212,9 @@ void rootfs_statfs(struct superblock *sb, uint64_t *blocks, uint64_t *free, uint
 	if (m->max_pages != 0)
 		*free = MIN(*free, m->max_pages - m->pages);
 	*free = MIN(*free, *blocks);
-	*files = m->max_inodes != 0 ? m->max_inodes : share;
-	*ffree = *files > m->inodes ? *files - m->inodes : 0;
+	used = m->max_inodes != 0 ? m->inodes : memfs_made();
+	*files = m->max_inodes != 0 ? m->max_inodes : mem_stats.total_pages;
+	*ffree = *files > used ? *files - used : 0;
 }
 
 /* ---- nameless files ---- */

@@ -217,7 +217,7 @@ static long pipe_append(struct pipe *p, struct uio *u, uint32_t flags)
 	if (page == NULL)
 		return -ENOMEM;
 	got = uio_get(u, page_to_virt(page), n);
-	if (got == 0) {
+	if (got < n) {	/* what could be read of it is not written either, as on Linux */
 		if (p->spare == NULL)
 			p->spare = page;
 		else
@@ -252,8 +252,6 @@ static long pipe_write(struct file *f, struct uio *u, uint64_t *pos)
 			break;
 		}
 		if (!pipe_full(p)) {
-			size_t want = MIN(u->resid, (size_t)PAGE_SIZE);
-
 			n = pipe_append(p, u, flags);
 			if (n < 0) {
 				if (ret == 0)
@@ -261,8 +259,6 @@ static long pipe_write(struct file *f, struct uio *u, uint64_t *pos)
 				break;
 			}
 			ret += n;
-			if ((size_t)n < want)
-				break;
 			continue;
 		}
 		if (f->flags & KO_NONBLOCK) {

@@ -23,8 +23,8 @@ void meminfo_show(struct strbuf *sb)
 	/* The image is not in this memory, so the files that are cached are those of tmpfs; and
 	 * nothing would give them back. */
 	meminfo_line(sb, "MemTotal:", KIB(s->total_pages));
-	meminfo_line(sb, "MemFree:", KIB(s->free_pages));
-	meminfo_line(sb, "MemAvailable:", KIB(s->free_pages));
+	meminfo_line(sb, "MemFree:", KIB(mem_available()));
+	meminfo_line(sb, "MemAvailable:", KIB(mem_available()));
 	meminfo_line(sb, "Buffers:", 0);
 	meminfo_line(sb, "Cached:", KIB(s->shmem_pages));
 	meminfo_line(sb, "SwapCached:", 0);

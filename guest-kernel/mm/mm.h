@@ -140,6 +140,8 @@ void mm_maps_show(struct mm *mm, struct strbuf *sb, bool smaps);
 
 /* Kills the largest task process (never PID 1); false if there is none. */
 bool oom_kill(void);
+/* Memory is short, and this process, not the caller's, is on its way out; else NULL. */
+struct process *oom_dying(void);
 /* Pages that tmpfs may hold in all: a stated share (half) of memory. */
 bool shmem_charge(long pages);	/* false: ENOSPC. Negative releases. */
 

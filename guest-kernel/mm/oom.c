@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The OOM killer: the process with the most memory of its own dies, never PID 1. It frees its
- * memory only when it runs, so nobody else is picked while one is on its way out, unless that
- * takes very many attempts.
+ * The OOM killer: the process with the most memory of its own dies, never PID 1; of equals the
+ * youngest, since what a child of a shell holds in pipes or sockets is not counted to it. The
+ * victim frees its memory only when it runs, so nobody else is picked while one is on its way
+ * out, unless that takes very many attempts.
+ *
+ * Meanwhile the others find no memory either. A program that faults tries again; a system call
+ * that failed waits for the end of whoever is dying and is made once more (core/syscall.c), as
+ * on Linux, where the allocator waits: else a shell could not fork because of what is over.
  */
 #include <linux/capability.h>
 
 #include "guest-kernel/core/signal.h"
 #include "guest-kernel/core/task.h"
 #include "guest-kernel/mm/mm_internal.h"
+#include "guest-kernel/mm/page.h"
 
 #define PATIENCE	100000u		/* requests until the next victim */
 #define OOM_ADJ_NEVER	(-1000)
@@ -57,7 +63,7 @@ bool oom_kill(void)
 			waited++;
 			return let_it_die();
 		}
-		if (!dying(p) && (victim == NULL || badness(p) > worst)) {
+		if (!dying(p) && (victim == NULL || badness(p) >= worst)) {
 			victim = p;
 			worst = badness(p);
 		}
@@ -65,10 +71,23 @@ bool oom_kill(void)
 	waited = 0;
 	if (victim == NULL)
 		return false;
+	mem_stats.oom_kills++;
 	busy = true;
 	printk("out of memory: killing process %d (%s), %lu KiB\n", victim->pid, victim->comm,
 	       victim->mm->rss_anon * (PAGE_SIZE / 1024));
 	process_kill(victim, KSIGKILL);
 	busy = false;
 	return let_it_die();
+}
+
+struct process *oom_dying(void)
+{
+	struct process *p;
+
+	if (!page_short())
+		return NULL;
+	TAILQ_FOREACH(p, &all_processes, all_link)
+		if (dying(p) && !p->zombie && p != current->proc)
+			break;
+	return p;
 }

@@ -324,6 +324,11 @@ static struct page *block_take(unsigned order)
 	return p;
 }
 
+bool page_short(void)
+{
+	return mem_stats.free_pages < 2 * reserve + (1u << PAGE_MAX_ORDER);
+}
+
 struct page *page_alloc(unsigned order, unsigned flags)
 {
 	uint64_t n = 1UL << order;

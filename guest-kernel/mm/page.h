@@ -48,6 +48,7 @@ paddr_t page_free_map(void);
 void page_scattered_last(void);
 
 struct page *page_alloc(unsigned order, unsigned flags);	/* NULL: out of memory */
+bool page_short(void);		/* little more is left than the kernel's reserve */
 void page_get(struct page *p);
 void page_put(struct page *p);			/* frees at zero */
 void page_split(struct page *p);
@@ -72,8 +73,14 @@ void phys_put(paddr_t pa);
 struct mem_stats {
 	uint64_t total_pages, free_pages;
 	uint64_t anon_pages, table_pages, slab_pages, shmem_pages;
+	uint64_t oom_kills;
+	uint64_t pool_pages;	/* kept for page tables; whoever wants memory gets them */
 };
 extern struct mem_stats mem_stats;
+static inline uint64_t mem_available(void)
+{
+	return mem_stats.free_pages + mem_stats.pool_pages;
+}
 
 /* kmalloc: 16-byte aligned, sizes to 2 MiB (larger ones: page_alloc). NULL when out. */
 void *kmalloc(size_t size);

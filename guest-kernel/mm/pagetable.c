@@ -24,14 +24,14 @@
 #define DEAD_ROOTS	4u
 
 static uint32_t pool;			/* frame numbers, linked by next */
-static uint32_t pool_pages;
 static paddr_t dead_roots[DEAD_ROOTS];
 static unsigned dead_next;
 static paddr_t loaded_root;
 
 void pt_init(void)
 {
-	pool = pool_pages = 0;
+	pool = 0;
+	mem_stats.pool_pages = 0;
 	memset(dead_roots, 0, sizeof(dead_roots));
 	dead_next = 0;
 	loaded_root = 0;
@@ -95,10 +95,10 @@ static paddr_t table_alloc(unsigned pa_flags)
 			p[i].next = i + 1 < 1u << order ? page_to_pfn(p + i + 1) : 0;
 		}
 		pool = page_to_pfn(p);
-		pool_pages += 1u << order;
+		mem_stats.pool_pages += 1u << order;
 	}
 	pool = p->next;
-	pool_pages--;
+	mem_stats.pool_pages--;
 	p->next = 0;
 	mem_stats.table_pages++;
 	memset(page_to_virt(p), 0, PAGE_SIZE);
@@ -112,7 +112,7 @@ static void table_free(paddr_t pa)
 	ASSERT(p != NULL && (p->flags & PAGE_TABLE) && p->refs == 1);
 	p->next = pool;
 	pool = page_to_pfn(p);
-	pool_pages++;
+	mem_stats.pool_pages++;
 	mem_stats.table_pages--;
 }
 
@@ -125,7 +125,7 @@ void table_pool_shrink(void)
 		struct page *p = pfn_to_page(pool);
 
 		pool = p->next;
-		pool_pages--;
+		mem_stats.pool_pages--;
 		p->next = 0;
 		p->flags &= (uint8_t)~PAGE_TABLE;
 		page_put(p);

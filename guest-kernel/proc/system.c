@@ -121,12 +121,12 @@ static int vmstat_text(struct strbuf *sb, const struct pseudo_node *n)
 	strbuf_printf(sb, "nr_free_pages %lu\nnr_inactive_anon 0\nnr_active_anon %lu\n"
 		      "nr_inactive_file 0\nnr_active_file 0\nnr_anon_pages %lu\n"
 		      "nr_mapped 0\nnr_file_pages %lu\nnr_dirty 0\nnr_writeback 0\nnr_shmem %lu\n",
-		      mem_stats.free_pages, mem_stats.anon_pages + mem_stats.shmem_pages,
+		      mem_available(), mem_stats.anon_pages + mem_stats.shmem_pages,
 		      mem_stats.anon_pages, mem_stats.shmem_pages, mem_stats.shmem_pages);
 	strbuf_printf(sb, "nr_page_table_pages %lu\nnr_slab_reclaimable 0\n"
 		      "nr_slab_unreclaimable %lu\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\n"
-		      "pgfault %lu\npgmajfault %lu\noom_kill 0\n", mem_stats.table_pages,
-		      mem_stats.slab_pages, flt + maj, maj);
+		      "pgfault %lu\npgmajfault %lu\noom_kill %lu\n", mem_stats.table_pages,
+		      mem_stats.slab_pages, flt + maj, maj, mem_stats.oom_kills);
 	return 0;
 }
 

@@ -16,11 +16,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -466,6 +468,51 @@ static void test_wild_jumps(void)
 	}
 }
 
+/* What a pipe takes of memory that ends: whole pages, and nothing of the one that it ends in. */
+static void test_pipe_bad_memory(void)
+{
+	char *p = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec parts[2] = { { p, 3 }, { p + 2 * 4096, 3 } };
+	int fds[2], n = -1;
+
+	CHECK(p != MAP_FAILED && munmap(p + 2 * 4096, 4096) == 0 && pipe(fds) == 0);
+	CHECK(writev(fds[1], parts, 2) == -1 && errno == EFAULT);
+	CHECK(write(fds[1], p + 4096 + 100, 4096) == -1 && errno == EFAULT);
+	CHECK(ioctl(fds[0], FIONREAD, &n) == 0 && n == 0);
+	CHECK(write(fds[1], p + 100, 2 * 4096) == 4096);
+	CHECK(ioctl(fds[0], FIONREAD, &n) == 0 && n == 4096);
+	close(fds[0]);
+	close(fds[1]);
+	munmap(p, 4 * 4096);
+}
+
+/* vmsplice: as much as there is room for, and back into memory. */
+static void test_vmsplice(void)
+{
+	static char big[200000] __attribute__((aligned(4096))), back[100];
+	struct iovec parts[2] = { { "hello ", 6 }, { "world", 5 } }, all = { big, sizeof(big) };
+	struct iovec two[2] = { { back, 4 }, { back + 10, 90 } };
+	int fds[2], null = open("/dev/null", O_WRONLY);
+
+	CHECK(pipe(fds) == 0 && fcntl(fds[1], F_SETPIPE_SZ, 8192) == 8192);
+	CHECK(vmsplice(null, parts, 2, 0) == -1 && errno == EBADF);
+	CHECK(vmsplice(-1, parts, 2, 0) == -1 && errno == EBADF);
+	CHECK(vmsplice(fds[1], parts, 2, 64) == -1 && errno == EINVAL);
+	CHECK(vmsplice(fds[1], parts, 0, 0) == 0);
+	CHECK(vmsplice(fds[0], two, 2, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+	CHECK(vmsplice(fds[1], parts, 2, 0) == 11);
+	CHECK(vmsplice(fds[0], two, 2, 0) == 11);
+	CHECK(memcmp(back, "hell", 4) == 0 && memcmp(back + 10, "o world", 7) == 0);
+	CHECK(vmsplice(fds[1], &all, 1, 0) == 8192);
+	CHECK(vmsplice(fds[1], &all, 1, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+	close(fds[0]);
+	signal(SIGPIPE, SIG_IGN);
+	CHECK(vmsplice(fds[1], parts, 2, 0) == -1 && errno == EPIPE);
+	signal(SIGPIPE, SIG_DFL);
+	close(fds[1]);
+	close(null);
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -476,6 +523,8 @@ static const struct {
 	{ "mutexes with priority inheritance", test_pi_mutex },
 	{ "flags that nobody expects", test_flags },
 	{ "wild jumps", test_wild_jumps },
+	{ "pipes and bad memory", test_pipe_bad_memory },
+	{ "vmsplice", test_vmsplice },
 	{ "inotify: removal", test_inotify_removal },
 	{ "inotify: moves", test_inotify_moves },
 	{ "inotify: paths and masks", test_inotify_paths },

@@ -5,11 +5,15 @@
  * store; what it must not do is hurt the host. `hostile NAME [SEED]`; NAME is one of the table
  * at the end. Where an attack leaves the guest alive the program ends with status 9.
  */
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "abi/layout.h"
@@ -236,6 +240,33 @@ static void fork_bomb(void)
 			memset(malloc(65536), 1, 65536);
 }
 
+/* Memory that is not counted to whoever holds it; its own is that of a usual program. */
+static void eat_in_sockets(void)
+{
+	static char buf[1 << 20];
+	struct rlimit all = { 100000, 100000 };
+	int s[2];
+
+	memset(buf, 1, sizeof(buf));
+	setrlimit(RLIMIT_NOFILE, &all);
+	while (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s) == 0)
+		while (write(s[0], buf, 32768) > 0)
+			;
+}
+
+static void make_files(void)
+{
+	char name[40];
+
+	for (unsigned i = 0;; i++) {
+		snprintf(name, sizeof(name), "/tmp/made-%u", i);
+		if (mknod(name, S_IFREG | 0600, 0) != 0) {
+			printf("%s\n", strerror(errno));
+			return;
+		}
+	}
+}
+
 static void spin(void)
 {
 	for (;;)
@@ -279,6 +310,8 @@ static const struct {
 	{ "system-call-pointers", system_call_pointers },
 	{ "eat-memory", eat_memory },
 	{ "fork-bomb", fork_bomb },
+	{ "eat-in-sockets", eat_in_sockets },
+	{ "make-files", make_files },
 	{ "spin", spin },
 	{ "output-flood", output_flood },
 };

@@ -104,6 +104,25 @@ test_full_tmpfs() {
 	want_clean
 }
 
+# Such a task is ended, or stopped; the shell that started it goes on.
+test_memory_in_sockets() {
+	input=$HOSTILE run --mem 64M --timeout $((20 * SCALE))s -- sh -c '
+		cat >/tmp/h && chmod +x /tmp/h; /tmp/h eat-in-sockets
+		for i in 1 2 3 4 5; do ls / >/dev/null || exit 3; done; echo alive'
+	want_status 0
+	want_clean
+	grep -q alive "$T/out" || fail "the shell did not go on"
+}
+test_files_without_end() {
+	input=$HOSTILE run --mem 64M --timeout $((20 * SCALE))s -- sh -c '
+		cat >/tmp/h && chmod +x /tmp/h; /tmp/h make-files
+		find /tmp -name "made-*" -exec rm {} +; touch /tmp/new && echo room'
+	want_status 0
+	want_clean
+	grep -q "No space left" "$T/out" || fail "there was room for all files"
+	grep -q room "$T/out" || fail "no room after all were removed"
+}
+
 test_shell_fork_bomb() {
 	run --mem 64M --timeout ${ATTACK}s -- sh -c 'f() { f | f & }; f; sleep 1000'
 	[ "$status" != 0 ] || fail "status 0"
@@ -117,4 +136,4 @@ run_cases panic power_off_by_the_task unknown_end flood_of_the_serial_port \
 	noise_in_the_interrupt_controller write_to_the_image privileged_instruction \
 	port_write interrupts_off software_interrupts system_call_without_a_stack \
 	noise_as_system_calls bad_pointers_in_system_calls memory_eater fork_bomb spin \
-	flood_of_output full_tmpfs shell_fork_bomb
+	flood_of_output full_tmpfs memory_in_sockets files_without_end shell_fork_bomb

@@ -38,6 +38,7 @@ uint64_t machine_now_ns;
 unsigned machine_timer_arms, machine_live_allocs;
 unsigned machine_live_mms, machine_live_files, machine_live_fs;
 int machine_fail_alloc;
+struct process *machine_dying;
 char machine_argv[16][256], machine_execfn[256];
 unsigned machine_argc, machine_envc;
 bool machine_secure;
@@ -177,6 +178,11 @@ paddr_t virt_to_phys(const void *va)
 struct page *phys_to_page(paddr_t pa)
 {
 	return &stack_of((void *)(uintptr_t)pa)->page;
+}
+
+struct process *oom_dying(void)
+{
+	return machine_dying != NULL && !machine_dying->zombie ? machine_dying : NULL;
 }
 
 struct mem_stats mem_stats = {.total_pages = 65536, .free_pages = 60000};

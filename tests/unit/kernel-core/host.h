@@ -26,6 +26,7 @@ void machine_restore(uint64_t pause_ns, uint64_t tsc);
 extern void (*machine_tsc_hook)(void), (*machine_halt_hook)(void);
 extern unsigned machine_timer_arms;
 extern int machine_fail_alloc;		/* n > 0: the n-th allocation from now fails */
+extern struct process *machine_dying;	/* what oom_dying() says until it is dead */
 extern unsigned machine_live_allocs;
 extern unsigned machine_live_mms, machine_live_files, machine_live_fs;
 

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <asm/unistd.h>
+
+#include "guest-kernel/core/syscall.h"
 #include "guest-kernel/core/time.h"
 #include "tests/unit/kernel-core/user.h"
 
@@ -193,6 +196,61 @@ MACHINE_TEST(exclusive_waiters)
 	sys_exit_group(0);
 }
 
+/* ---- memory that somebody else is about to give back ---- */
+
+static void end_at_once(void)
+{
+	sys_exit_group(0);
+}
+
+static void sleep_half(void)
+{
+	struct ktimespec ts = {0, 500000000};
+
+	SYS(sys_nanosleep(&ts, NULL));
+	sys_exit_group(9);
+}
+
+static long dispatch_fork(void (*fn)(void))
+{
+	struct trapframe *tf = task_frame(current);
+	long r;
+
+	tf->rip = (uintptr_t)fn;
+	tf->orig_rax = __NR_fork;
+	current->is_syscall = true;
+	r = syscall_dispatch(tf);
+	tf->rip = 0;
+	return r;
+}
+
+/* A call that finds no memory while somebody is dying waits for that end, and no longer. */
+MACHINE_TEST(calls_wait_for_the_dying)
+{
+	uint64_t before = machine_now_ns;
+	int st;
+	long pid = user_fork(sleep_half), next;
+
+	machine_dying = process_find((int)pid);
+	machine_fail_alloc = 1;
+	next = dispatch_fork(end_at_once);
+	CHECK(next > 0);
+	CHECK(machine_now_ns - before >= NSEC_PER_SEC / 2);
+	CHECK_EQ(SYS(sys_wait4((int)pid, &st, 1, NULL)), pid);
+	CHECK_EQ(SYS(sys_wait4((int)next, &st, 0, NULL)), next);
+
+	/* Nobody is dying, or it takes too long. */
+	machine_dying = NULL;
+	machine_fail_alloc = 1;
+	CHECK_EQ(dispatch_fork(end_at_once), -ENOMEM);
+	machine_dying = current->proc;
+	machine_fail_alloc = 1;
+	before = machine_now_ns;
+	CHECK_EQ(dispatch_fork(end_at_once), -ENOMEM);
+	CHECK(machine_now_ns - before >= NSEC_PER_SEC);
+	sys_exit_group(0);
+}
+
 const struct machine_test sched_tests[] = {
 	{"prof_timer_on_the_way_to_sleep", prof_timer_on_the_way_to_sleep},
 	{"fair_shares", fair_shares},
@@ -200,5 +258,6 @@ const struct machine_test sched_tests[] = {
 	{"times_add_up", times_add_up},
 	{"mutex_excludes", mutex_excludes},
 	{"exclusive_waiters", exclusive_waiters},
+	{"calls_wait_for_the_dying", calls_wait_for_the_dying},
 	{NULL, NULL},
 };

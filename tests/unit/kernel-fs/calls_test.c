@@ -641,7 +641,7 @@ static void test_mounts(void)
 	EQ(sys_rename("/t/f", "/f"), -EXDEV);
 	EQ(sys_link("/t/f", "/f"), -EXDEV);
 	mounts_show(&text);
-	CU_ASSERT_STRING_EQUAL(text.data, "rootfs / rootfs rw 0 0\n"
+	CU_ASSERT_STRING_EQUAL(text.data, "root / rootfs rw 0 0\n"
 					  "tmpfs /t tmpfs rw,nosuid 0 0\n");
 	strbuf_done(&text);
 	EQ(sys_umount2("/t", 0), -EBUSY);
