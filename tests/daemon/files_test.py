@@ -38,7 +38,9 @@ def put(c, vm, path, data, options='', close=True):
             sent, credit = sent + n, credit - n
             continue
         line = c.next()
-        if line.words[1:2] != ['stdin-credit']:
+        if line.fields.get('exec') != exec_id:      # of an earlier command, which had ended
+            continue
+        if line.words[1] != 'stdin-credit':
             c.later.insert(0, line)
             break
         credit += int(line['bytes'])
@@ -81,7 +83,8 @@ def case_put_get(d):
     assert code(ended(c, 'get a /etc/shadow user=65534')) == 13
     assert ended(c, 'get a /tmp/file')[0] == data
     # 64 MiB of /tmp and no more.
-    assert code(put(c, 'a', '/tmp/big', bytes(70 << 20))) == 28
+    full = put(c, 'a', '/tmp/big', bytes(70 << 20))
+    assert code(full) == 28, full
     assert ended(c, 'ls a /tmp')[0].count(b'\n') == 1
 
 
