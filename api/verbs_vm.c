@@ -34,7 +34,7 @@ static const char *state_name(const struct vm *vm)
 struct create {
 	struct pending pending;
 	bool bound;
-	struct vm_options options;	/* while a snapshot is opened for it */
+	struct vm_options options;	/* while a snapshot or image is opened for it */
 	struct template *template;
 	struct pool *pool;
 	char name[POOL_NAME_MAX + 1], label[POOL_LABEL_MAX + 1];
@@ -67,20 +67,22 @@ static void created(struct waiter *waiter, void *what, const struct err *err)
 	pending_end(&w->pending);
 }
 
-/* The snapshot is open, or cannot be used. */
+/* The snapshot or image is open, or cannot be used. */
 static void create_opened(struct waiter *waiter, void *what, const struct err *failed)
 {
 	struct create *w = (struct create *)list_entry(waiter, struct pending, waiter);
 	struct err err = failed ? *failed : (struct err)ERR_INIT;
+	struct template *t = what;
 	struct vm *vm;
 
 	w->pending.lost = NULL;
-	w->options.template = what;
+	w->options.image_fd = t ? t->image_fd : -1;
+	w->options.template = t && t->fd_count > 0 ? t : NULL;
 	waiter->done = created;
 	if (!failed && vm_new(w->pool, &w->options, &vm, &err) == 0)
 		vm_wait_ready(vm, waiter);
-	if (what)
-		template_put(what);
+	if (t)
+		template_put(t);
 	if (err.code)
 		created(waiter, NULL, &err);
 }
@@ -93,11 +95,11 @@ static void create_lost(struct pending *pending)
 	pending_end(pending);
 }
 
-/* Of a snapshot: that is opened first, and the line is gone by then. */
-static int create_from(struct create *w, const struct vm_options *o, const char *from,
-		       struct err *err)
+/* Of a snapshot, or booted: that or the image is opened first, and the line is gone by then. */
+static int create_open(struct create *w, const struct vm_options *o, const char *from,
+		       const char *image, struct err *err)
 {
-	int r = pool_vm_admit(w->pool, o, 0, 1, true, err);
+	int r = pool_vm_admit(w->pool, o, from ? 0 : o->memory, 1, true, err);
 
 	if (r == 0 && o->name)
 		r = pool_vm_name_admit(w->pool, o->name, err);
@@ -108,10 +110,9 @@ static int create_from(struct create *w, const struct vm_options *o, const char 
 		w->options.name = strcpy(w->name, o->name);
 	if (o->label)
 		w->options.label = strcpy(w->label, o->label);
-	w->options.image = NULL;	/* the template has it */
 	w->pending.waiter.done = create_opened;
 	w->pending.lost = create_lost;
-	return template_once(w->pool, from, o->image, &w->pending.waiter, &w->template, err);
+	return template_once(w->pool, from, image, &w->pending.waiter, &w->template, err);
 }
 
 /* idle and what is done when it is over. */
@@ -129,7 +130,8 @@ static int option_idle(const struct request *q, struct vm_options *o)
 }
 
 static int create_options(const struct request *q, struct vm_options *o,
-			  const char **ret_template, bool *ret_bound, bool *ret_wait)
+			  const char **ret_template, const char **ret_from,
+			  const char **ret_image, bool *ret_bound, bool *ret_wait)
 {
 	int r = options_known(q, 1, "name image template from mem label ttl idle idle-action "
 			      "bound wait track");
@@ -140,7 +142,9 @@ static int create_options(const struct request *q, struct vm_options *o,
 	*ret_template = option(q, "template");
 	*ret_wait = true;
 	if (r == 0)
-		r = option_path(q, "image", &o->image);
+		r = option_path(q, "from", ret_from);
+	if (r == 0)
+		r = option_path(q, "image", ret_image);
 	if (r == 0)
 		r = option_size(q, "mem", &o->memory);
 	if (r == 0)
@@ -159,13 +163,13 @@ static int create_options(const struct request *q, struct vm_options *o,
 		return fail(q, EINVAL, "mem is a multiple of 2M, at most 64G");
 	if (o->label && strlen(o->label) > POOL_LABEL_MAX)
 		return fail(q, EINVAL, "a label has at most %u bytes", POOL_LABEL_MAX);
-	if (*ret_template && (o->image || option(q, "mem") || option(q, "from")))
+	if (*ret_template && (*ret_image || option(q, "mem") || *ret_from))
 		return fail(q, EINVAL, "image, mem and from do not go with template: it has its "
 			    "own");
-	if (o->track && !option(q, "from"))
+	if (o->track && !*ret_from)
 		return fail(q, EINVAL, "track goes with from: others are tracked from their "
 			    "first snapshot with track=yes on");
-	if (option(q, "from") && option(q, "mem"))
+	if (*ret_from && option(q, "mem"))
 		return fail(q, EINVAL, "mem does not go with from: a saved VM has the memory it "
 			    "was saved with");
 	return 0;
@@ -178,13 +182,11 @@ static int verb_create(const struct request *q)
 	struct err err = ERR_INIT;
 	struct vm_options o;
 	struct vm *vm;
-	const char *name, *from = NULL;
+	const char *name, *from = NULL, *image = NULL;
 	struct create *w;
 	bool bound = false, wait;
-	int r = create_options(q, &o, &name, &bound, &wait);
+	int r = create_options(q, &o, &name, &from, &image, &bound, &wait);
 
-	if (r == 0)
-		r = option_path(q, "from", &from);
 	if (r < 0)
 		return r;
 	if (name) {
@@ -197,15 +199,10 @@ static int verb_create(const struct request *q)
 		return -ENOMEM;
 	w->bound = bound;
 	w->pool = pool;
-	if (t) {
+	if (t)
 		r = template_lease(t, &o, !wait, &w->pending.waiter, &vm, &err);
-	} else if (from) {
-		r = create_from(w, &o, from, &err);
-	} else {
-		r = vm_new(pool, &o, &vm, &err);
-		if (r == 0)
-			vm_wait_ready(vm, &w->pending.waiter);
-	}
+	else
+		r = create_open(w, &o, from, image, &err);
 	if (r < 0) {
 		reply_err_retry(q->client, q->line->tag, &err, r != -EBUSY ? 0 :
 				t ? template_retry_ns(t) : OPENINGS_RETRY_NS);

@@ -14,6 +14,7 @@
 
 #define FINDERS		4u
 #define CHECKERS	2u
+#define NICE		10
 
 struct check {
 	struct list link;		/* of openings.checks, while it can be joined */
@@ -55,9 +56,14 @@ static void seen_add(struct openings *all, const struct chain_identity *is)
 
 /* ---- Openings ---- */
 
+static uint32_t *opening_count(struct opening *o)
+{
+	return o->is_default ? &o->all->default_count : &o->all->count;
+}
+
 static void opening_free(struct opening *o)
 {
-	o->all->count--;
+	(*opening_count(o))--;
 	chain_close(&o->chain);
 	fd_close(o->image_fd);
 	free(o);
@@ -75,7 +81,7 @@ static void find_run(struct job *job)
 	const struct snapshot_progress progress = { .step = on_step, .arg = job };
 	const char *image = o->image;
 
-	if (chain_find(&o->chain, o->path, &progress, &o->err) < 0)
+	if (o->path[0] && chain_find(&o->chain, o->path, &progress, &o->err) < 0)
 		return;
 	if (!image[0])
 		image = o->chain.image;
@@ -111,7 +117,7 @@ static void find_stuck(struct job *job)
 	struct opening *o = list_entry(job, struct opening, job);
 	struct err err = ERR_INIT;
 
-	stuck_set(&err, o->path);
+	stuck_set(&err, o->path[0] ? o->path : o->image);
 	o->dropped = true;
 	job_cancel(job);
 	o->done(o, &err);
@@ -257,28 +263,37 @@ int opening_new(struct openings *all, const char *path, const char *image,
 		void (*done)(struct opening *opening, const struct err *err), void *owner,
 		struct opening **ret, struct err *err)
 {
+	bool is_default = !path && !image;
+	uint32_t count = is_default ? all->default_count : all->count;
+	uint32_t most = is_default ? OPENINGS_DEFAULT_MAX : OPENINGS_MAX;
 	struct opening *o;
 	int r;
 
-	if (strlen(path) >= PATH_MAX || (image && strlen(image) >= PATH_MAX))
+	if (is_default)
+		image = all->image;
+	if (!path && !image)
+		return err_set(err, ENOENT, "no root image is named, and no default one is "
+			       "there; casemate image build makes one");
+	if ((path && strlen(path) >= PATH_MAX) || (image && strlen(image) >= PATH_MAX))
 		return err_set(err, ENAMETOOLONG, "the name of the snapshot or image is too long");
 	/* Each takes descriptors. */
-	if (all->count >= OPENINGS_MAX)
-		return err_set(err, EBUSY, "%u snapshots are being opened already",
-			       OPENINGS_MAX);
+	if (count >= most)
+		return err_set(err, EBUSY, "%u %s are being opened already", count,
+			       path ? "snapshots" : "images");
 	o = calloc(1, sizeof(*o));
 	if (!o)
-		return err_set(err, ENOMEM, "no memory to open a snapshot");
-	all->count++;
+		return err_set(err, ENOMEM, "no memory to open a file");
 	o->all = all;
+	o->is_default = is_default;
+	(*opening_count(o))++;
 	o->image_fd = -1;
 	o->done = done;
 	o->owner = owner;
 	list_init(&o->check_link);
-	snprintf(o->path, sizeof(o->path), "%s", path);
+	snprintf(o->path, sizeof(o->path), "%s", path ? path : "");
 	snprintf(o->image, sizeof(o->image), "%s", image ? image : "");
 	job_init(&o->job, find_run, find_done, find_stuck);
-	r = job_begin(&all->finders, &o->job, err);
+	r = job_begin(is_default ? &all->imagers : &all->finders, &o->job, err);
 	if (r < 0)
 		opening_free(o);
 	else
@@ -325,9 +340,11 @@ int openings_init(struct openings *all, struct evloop *loop, struct err *err)
 
 	*all = (struct openings){ .check_count = 0 };
 	list_init(&all->checks);
-	r = workers_init(&all->finders, loop, FINDERS, OPENINGS_MAX);
+	r = workers_init(&all->finders, loop, FINDERS, OPENINGS_MAX, NICE);
 	if (r == 0)
-		r = workers_init(&all->checkers, loop, CHECKERS, OPENINGS_MAX);
+		r = workers_init(&all->checkers, loop, CHECKERS, OPENINGS_MAX, NICE);
+	if (r == 0)
+		r = workers_init(&all->imagers, loop, FINDERS, OPENINGS_DEFAULT_MAX, 0);
 	return r < 0 ? err_set_errno(err, r, "cannot make a pipe for the daemon's threads") : 0;
 }
 
@@ -335,4 +352,5 @@ void openings_done(struct openings *all)
 {
 	workers_done(&all->finders);
 	workers_done(&all->checkers);
+	workers_done(&all->imagers);
 }

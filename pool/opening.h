@@ -9,7 +9,11 @@
  *             to a file, not to an opening: all that want the same file wait for the same one.
  *             CHECKERS run at once, each with two threads
  *
- * So what was verified before never waits behind what is being verified. Which files were is
+ * A root image alone is opened likewise, and has no file to be checked. The default one, which
+ * every plain VM boots from, has threads of its own: files that clients name, on file systems
+ * that may be dead, do not stand in its way.
+ *
+ * What was verified before never waits behind what is being verified. Which files were is
  * known from the marks on them (snapshot/mark.h), and where those cannot be written, from a
  * table of what was verified here: device, inode, size, times of last modification and change,
  * and the snapshot's id. Neither is a proof against who may write the file, nor needs to be:
@@ -29,13 +33,15 @@
 #include "pool/worker.h"
 
 #define OPENINGS_MAX		256u	/* at once; more are refused */
+#define OPENINGS_DEFAULT_MAX	1024u	/* of the default image, besides */
 #define OPENINGS_SEEN		128u
 #define OPENINGS_RETRY_NS	NS_PER_SEC	/* a guess for who was refused */
 
 struct openings {
-	struct workers finders, checkers;
+	struct workers finders, checkers, imagers;	/* imagers: of the default image */
+	const char *image;		/* the default one's path, NULL: there is none */
 	struct list checks;
-	uint32_t count, check_count;
+	uint32_t count, default_count, check_count;
 	uint64_t verified;		/* files, so far */
 	struct chain_identity seen[OPENINGS_SEEN];	/* the latest; size 0: none */
 	unsigned int seen_next;
@@ -46,7 +52,8 @@ struct check;
 struct opening {
 	struct openings *all;
 	struct job job;
-	char path[PATH_MAX], image[PATH_MAX];	/* image "": where the snapshot says */
+	char path[PATH_MAX], image[PATH_MAX];	/* path "": no snapshot */
+	bool is_default;		/* the image, alone */
 	bool dropped;
 	struct check *check;		/* that it waits for */
 	struct list check_link;
@@ -64,8 +71,9 @@ int openings_init(struct openings *all, struct evloop *loop, struct err *err);
 /* When all were cancelled. */
 void openings_done(struct openings *all);
 
-/* image: NULL: where the snapshot says. Returns 0 with *ret, or -errno with err set (-EBUSY:
- * too many wait) and nothing told. */
+/* path: of a snapshot, NULL: only an image is opened. image: NULL: where the snapshot says, or
+ * the default one. Returns 0 with *ret, or -errno with err set (-EBUSY: too many wait) and
+ * nothing told. */
 int opening_new(struct openings *all, const char *path, const char *image,
 		void (*done)(struct opening *opening, const struct err *err), void *owner,
 		struct opening **ret, struct err *err);

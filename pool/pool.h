@@ -3,10 +3,10 @@
  * The engine of the host daemon: VMs, the commands in them, templates and their ready VMs,
  * limits, events and counters. It knows nothing of clients or of the line protocol.
  *
- * One thread owns all of it and serves the loop (evloop.h); snapshots are opened and verified
- * beside it (opening.h). Nothing else here blocks but opening an image. Each VM is one
- * casemate-vmm process, spoken to over its socket with the frames of abi/channel.h. The
- * privileged parent (parent.h) starts and ends it when asked (link.c).
+ * One thread owns all of it and serves the loop (evloop.h); files that clients name are opened
+ * and verified beside it (opening.h). Each VM is one casemate-vmm process, spoken to over its
+ * socket with the frames of abi/channel.h. The privileged parent (parent.h) starts and ends it
+ * when asked (link.c).
  *
  * A VM's states:
  *
@@ -277,7 +277,7 @@ struct vm_options {
 	uid_t owner;
 	enum vm_role role;
 	struct template *template;
-	const char *image;		/* path, NULL: the default */
+	int image_fd;			/* without a template: the root image. Not taken */
 	uint64_t memory;
 	uint64_t ttl_ns, idle_ns;
 	bool idle_suspends;
@@ -368,7 +368,8 @@ struct template_options {
  * later one with `replace`, and to template_remove_named(). */
 int template_add(struct pool *pool, const struct template_options *options,
 		 struct waiter *waiter, struct template **ret, struct err *err);
-/* Likewise one that is in no list, for one VM; template_put() once that is made or not. */
+/* Likewise one that is in no list, for one VM; template_put() once that is made or not. path:
+ * NULL: no snapshot, only the root image (NULL: the default one) that a VM boots from. */
 int template_once(struct pool *pool, const char *path, const char *image,
 		  struct waiter *waiter, struct template **ret, struct err *err);
 /* Forgets one of which the waiter was not told yet. */
@@ -433,7 +434,6 @@ struct pool {
 	struct evloop *loop;
 	struct boundary parent;
 	uint32_t confined;		/* what VMs are confined by: flags of START */
-	const char *image;		/* the default one's path, NULL: there is none */
 	struct pool_limits limits;
 	int store;			/* a directory for the engine's own files, or -1 */
 	/* What the parent says: begin (reason: why an earlier engine ended, or ""), end, or

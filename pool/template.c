@@ -166,7 +166,7 @@ static int template_open(struct pool *pool, const struct template_options *o,
 	t->inherits_target = !o->has_target;
 	t->inherits_max = !o->has_max;
 	snprintf(t->name, sizeof(t->name), "%s", o->name);
-	snprintf(t->path, sizeof(t->path), "%s", o->path);
+	snprintf(t->path, sizeof(t->path), "%s", o->path ? o->path : "");
 	list_init(&t->link);
 	timer_init(&t->retry, on_retry);
 	timer_init(&t->calm, on_calm);

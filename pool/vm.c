@@ -212,15 +212,12 @@ static void vm_begin(struct vm *vm, const struct vm_options *o)
 			  vm->created_ns + (o->boot_ns ? o->boot_ns : BOOT_NS));
 }
 
-static int image_open(struct pool *pool, const struct vm_options *o, int *ret_fd,
-		      struct err *err)
+/* Its own descriptor of the image, also for a start out of the disk: what lies at its path may
+ * be another one by then. */
+static int image_keep(struct vm *vm, int fd)
 {
-	const char *image = o->image ? o->image : pool->image;
-
-	if (!image)
-		return err_set(err, ENOENT, "no root image is named, and no default one is "
-			       "there; casemate image build makes one");
-	return spawn_image_open(image, ret_fd, err);
+	vm->image_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return fd >= 0 && vm->image_fd < 0 ? -errno : 0;
 }
 
 int vm_process_begin(struct vm *vm, uint32_t flags, const int *snapshots, unsigned int count,
@@ -272,18 +269,16 @@ int vm_new(struct pool *pool, const struct vm_options *o, struct vm **ret_vm,
 	   struct err *err)
 {
 	uint64_t memory = o->template ? o->template->memory : o->memory;
-	FD_CLEANUP int image = -1;
 	struct vm *vm = NULL;
 	int r = pool_vm_admit(pool, o, memory, 1, true, err);
 
-	if (r == 0 && !o->template)
-		r = image_open(pool, o, &image, err);
 	if (r == 0) {
 		vm = vm_alloc(pool, o, memory, err);
 		r = vm ? 0 : err->code;
 	}
+	if (r == 0 && !o->template && image_keep(vm, o->image_fd) < 0)
+		r = err_set(err, EMFILE, "cannot have one more descriptor");
 	if (r == 0) {
-		vm->image_fd = fd_take(&image);
 		vm_begin(vm, o);
 		r = process_first(vm, o, err);
 	}
@@ -706,13 +701,6 @@ void vm_wait_ready(struct vm *vm, struct waiter *waiter)
 }
 
 /* ---- For request.c ---- */
-
-/* For a start out of the disk: what lies at its path may be another image by then. */
-static int image_keep(struct vm *vm, int fd)
-{
-	vm->image_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	return fd >= 0 && vm->image_fd < 0 ? -errno : 0;
-}
 
 struct vm *vm_child_new(struct vm *parent, const struct vm_options *o, int socket,
 			struct err *err)

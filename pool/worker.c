@@ -16,7 +16,6 @@
 #define THREADS_MAX	16u
 #define TICK_NS		NS_PER_SEC
 #define END_NS		NS_PER_SEC
-#define NICE		10
 
 /* ---- In the job's thread ---- */
 
@@ -25,8 +24,9 @@ static void *thread_main(void *arg)
 	struct job *job = arg;
 	int out = job->workers->out;
 
-	/* Who waits for a VM goes first. That of this thread and those that it makes. */
-	setpriority(PRIO_PROCESS, 0, NICE);
+	/* That of this thread and those that it makes. */
+	if (job->workers->nice)
+		setpriority(PRIO_PROCESS, 0, job->workers->nice);
 	job->run(job);
 	/* There is room for all there are, and a pointer goes whole. From here on it is the
 	 * loop's. */
@@ -186,12 +186,12 @@ bool job_cancel(struct job *job)
 }
 
 int workers_init(struct workers *w, struct evloop *loop, unsigned int limit,
-		 unsigned int queue)
+		 unsigned int queue, int nice)
 {
 	int ends[2], r;
 
-	*w = (struct workers){ .loop = loop, .limit = limit, .queue = queue, .in = -1,
-			       .out = -1 };
+	*w = (struct workers){ .loop = loop, .limit = limit, .queue = queue,
+			       .nice = nice, .in = -1, .out = -1 };
 	list_init(&w->waiting);
 	list_init(&w->running);
 	watch_init(&w->watch, on_pipe);

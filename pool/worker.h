@@ -40,6 +40,7 @@ struct job {
 struct workers {
 	struct evloop *loop;
 	unsigned int limit, queue;
+	int nice;			/* of the threads: who waits for a VM goes first */
 	int in, out;			/* the pipe: pointers to jobs that are through */
 	struct watch watch;
 	struct timer timer;
@@ -49,7 +50,7 @@ struct workers {
 
 /* Returns 0 or -errno. */
 int workers_init(struct workers *workers, struct evloop *loop, unsigned int limit,
-		 unsigned int queue);
+		 unsigned int queue, int nice);
 /* Cancels all, and waits a moment for those that run. Their done() is called; that of one
  * which does not end, never. */
 void workers_done(struct workers *workers);

@@ -12,7 +12,7 @@ import time
 
 from client import BUILD, SCALE, Skip, eventually, together
 from daemon_test import main, snapshot
-from fuse_stuck import Stuck
+from fuse_stuck import stuck
 
 MIB = 256       # of a file that takes long enough to be caught at it
 
@@ -254,23 +254,14 @@ def case_queue(d):
     clients[0].ask(f'create from={path}')
 
 
-def stuck(d):
-    if os.getuid() != 0:
-        raise Skip('mounting takes root')
-    try:
-        return Stuck(os.path.join(d.dir, 'stuck'), 1 << 20)
-    except OSError as e:
-        raise Skip(f'no FUSE: {e}') from e
-
-
 def case_file_system_hangs(d):
     c, path = d.client(), big(d, mib=32)
-    dead = stuck(d)
+    dead = stuck(d, 1 << 20)
     try:
         waiting = [d.client() for _ in range(6)]
         for i, other in enumerate(waiting):
             other.send(f'template add x{i} file={dead.path}\n')
-        eventually(lambda: dead.reads > 0 and threads(d) >= d.calm + 4, 'nobody reads')
+        eventually(lambda: dead.held > 0 and threads(d) >= d.calm + 4, 'nobody reads')
         began = time.monotonic()
         c.ask('create name=a')
         assert c.run('a', 'echo', 'x')[0] == b'x\n'
@@ -287,11 +278,11 @@ def case_file_system_hangs(d):
 
 def case_stop_while_it_hangs(d):
     """A thread that the host's kernel does not let go of does not keep the daemon."""
-    dead = stuck(d)
+    dead = stuck(d, 1 << 20)
     try:
         c = d.client()
         c.send(f'template add t file={dead.path}\n')
-        eventually(lambda: dead.reads > 0, 'nobody reads')
+        eventually(lambda: dead.held > 0, 'nobody reads')
         d.process.send_signal(signal.SIGTERM)
         assert d.process.wait(40 * SCALE) == 1
         assert 'hangs in the host' in d.logged()

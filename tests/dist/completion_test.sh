@@ -40,7 +40,7 @@ has() {
 	is "$1" "${all:1:${#all}-2}"
 }
 
-echo 1..23
+echo 1..24
 ask ''
 has 'every verb' run exec ls info top kill pause resume suspend fork snapshot restore template \
 	pool events metrics stop doctor help image
@@ -84,6 +84,9 @@ d = client.Daemon()
 c = d.client()
 for name in "box", "bow", "other":
     c.ask("create name=" + name)
+c.ask("snapshot other file=" + d.dir + "/snap")
+for name in "tom", "tim":
+    c.ask("template add " + name + " file=" + d.dir + "/snap hold=no")
 print(d.path, flush=True)
 sys.stdin.read()
 d.stop()' <hold >path &
@@ -99,6 +102,8 @@ ask kill box o
 is 'more names' other
 ask snapshot bo
 is 'names to be saved' 'bow box'
+ask run --template t
+is 'names of templates' 'tim tom'
 ask cat bo
 is 'VMs of paths in them' 'bow: box:'
 ask cp sn

@@ -145,6 +145,49 @@ test_pool() {
 	rm -f "$T/snap"
 }
 
+# A command in a VM of a template: its own, and gone with it whatever ends it, unless it is kept.
+test_run_of_a_template() {
+	local i number pid
+	keep box -- sh -c 'echo prepared >/tmp/file'
+	cm snapshot box -o "$T/snap"
+	cm kill box
+	cm template add work "$T/snap" --target 1
+	want_status 0
+	cm run --template work -- sh -c 'cat /tmp/file; echo changed >/tmp/file; exit 3'
+	want_status 3
+	want_out prepared
+	cm run --template work --keep box2 -- cat /tmp/file
+	want_status 0
+	want_out prepared
+	cm exec box2 -- echo stays
+	want_out stays
+	cm kill box2
+	for number in INT KILL; do
+		env --default-signal=INT "$CASEMATE" run --template work -- \
+			sh -c 'echo up; exec sleep 1000' >"$T/out" 2>"$T/err" </dev/null &
+		pid=$!
+		for i in $(seq $((LIMIT * SCALE * 10))); do
+			[ ! -s "$T/out" ] || break
+			sleep 0.1
+		done
+		want_out up
+		kill -$number $pid
+		status=0
+		wait $pid || status=$?
+		want_status $([ $number = INT ] && echo 130 || echo 137)
+		for i in $(seq $((LIMIT * SCALE))); do
+			cm ls
+			[ "$(wc -l <"$T/out")" -gt 1 ] || break
+			sleep 0.2
+		done
+		[ "$(wc -l <"$T/out")" -le 1 ] || fail "SIG$number: its VM goes on: $(cat "$T/out")"
+	done
+	cm run --template none -- true
+	want_refusal 'casemate template add makes one'
+	stop
+	rm -f "$T/snap"
+}
+
 # A file that nobody vouches for is verified when it comes, and not again.
 test_template_verified_once() {
 	keep box -- sh -c 'echo prepared >/tmp/file'
@@ -305,4 +348,5 @@ test_usage() {
 }
 
 run_cases keep_and_exec streams deadline_with_children interrupt fork snapshot pool \
-	template_verified_once vmm_killed confined engine_killed session_ends usage
+	run_of_a_template template_verified_once vmm_killed confined engine_killed \
+	session_ends usage

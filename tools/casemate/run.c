@@ -702,8 +702,8 @@ int cmd_run(int argc, char **argv)
 		run_usage();
 		return 0;
 	}
-	if (options.keep)
-		return run_kept(&options);
+	if (options.keep || options.template)
+		return run_by_daemon(&options);
 	if (run_init(&run, &options) < 0 ||
 	    run_vmm_start(&options, &run.vmm, &run.channel, &run.err) < 0) {
 		run_done(&run);

@@ -25,7 +25,9 @@ struct run_options {
 	bool sync;			/* the saved file is on the disk before we end */
 	const char *from;		/* snapshot to start from, or NULL */
 	const char *keep;		/* the VM stays, under this name, or NULL */
-	const char *socket;		/* of the daemon, with keep; NULL: the default */
+	const char *template;		/* of the daemon's, that the VM comes from, or NULL */
+	bool no_wait;			/* only a ready one of these */
+	const char *socket;		/* of the daemon, with these; NULL: the default */
 	uint64_t memory;		/* bytes */
 	uint64_t timeout_ns;		/* 0: none */
 	const char *workdir;
@@ -45,8 +47,8 @@ void run_usage(void);
 int run_vmm_start(const struct run_options *options, pid_t *ret_pid, int *ret_channel,
 		  struct err *err);
 
-/* --keep: a VM of the daemon's, which goes on afterwards. Returns the exit status. */
-int run_kept(const struct run_options *options);
+/* --keep, --template: a VM of the daemon's. Returns the exit status. */
+int run_by_daemon(const struct run_options *options);
 
 /* ---- run_text.c: for a person, on stderr ---- */
 

@@ -28,6 +28,8 @@ static const struct option options_known[] = {
 	{ "sync", no_argument, NULL, 'y' },
 	{ "incremental", no_argument, NULL, 'n' },
 	{ "from", required_argument, NULL, 'f' },
+	{ "template", required_argument, NULL, 'p' },
+	{ "no-wait", no_argument, NULL, 'W' },
 	{ "keep", required_argument, NULL, 'K' },
 	{ "socket", required_argument, NULL, 'o' },
 	{ "quiet", no_argument, NULL, 'q' },
@@ -62,9 +64,12 @@ void run_usage(void)
 	     "                   needed beside the new one\n"
 	     "  --from FILE      start from a saved VM; its image and memory size are given.\n"
 	     "                   Without COMMAND the one that was saved running goes on\n"
+	     "  --template NAME  a VM of this template of the daemon's (casemate template): a\n"
+	     "                   ready one, or one made now. It ends with casemate, unless kept\n"
+	     "  --no-wait        only a ready one, else fail at once\n"
 	     "  --keep NAME      the VM stays and goes on under NAME, kept by the daemon; see\n"
 	     "                   casemate exec, ls, kill, fork, snapshot\n"
-	     "  --socket PATH    the daemon's socket, with --keep\n"
+	     "  --socket PATH    the daemon's socket, with --keep or --template\n"
 	     "  --quiet          no progress while the VM is saved\n"
 	     "  --tty            give the command a terminal; stdin must be one\n"
 	     "  --verbose        show boot stages, guest console and a report on stderr\n"
@@ -142,6 +147,12 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 	case 'f':
 		o->from = optarg;
 		return 0;
+	case 'p':
+		o->template = optarg;
+		return 0;
+	case 'W':
+		o->no_wait = true;
+		return 0;
 	case 'K':
 		o->keep = optarg;
 		return 0;
@@ -171,11 +182,19 @@ static int parse_one(struct run_options *o, int option, char **argv, struct err 
 
 static int check_kept(const struct run_options *o, struct err *err)
 {
-	if (o->socket && !o->keep)
-		return err_set(err, EINVAL, "--socket wants --keep");
-	if (o->keep && (o->save || o->ready_line || o->verbose || o->kernel || o->initd))
+	bool kept = o->keep || o->template;
+
+	if (o->socket && !kept)
+		return err_set(err, EINVAL, "--socket wants --keep or --template");
+	if (o->no_wait && !o->template)
+		return err_set(err, EINVAL, "--no-wait wants --template");
+	if (kept && (o->save || o->ready_line || o->verbose || o->kernel || o->initd))
 		return err_set(err, EINVAL, "--save, --verbose, --trace, --kernel and --initd do "
-			       "not go with --keep: the daemon starts the VM");
+			       "not go with %s: the daemon starts the VM",
+			       o->template ? "--template" : "--keep");
+	if (o->template && (o->from || o->image || o->memory))
+		return err_set(err, EINVAL, "--from, --image and --mem do not go with "
+			       "--template: it has its own");
 	if (o->keep && o->from && o->argc == 0)
 		return err_set(err, EINVAL, "no command; casemate restore --keep %s %s starts "
 			       "the VM alone", o->keep, o->from);

@@ -27,7 +27,8 @@ static const struct {
 } hints[] = {
 	{ "see docs/PROTOCOL.md", NULL },
 	{ "list shows what there is", "casemate ls shows what there is" },
-	{ "template list shows what there is", "casemate template list shows what there is" },
+	{ "template list shows what there is", "casemate template list shows what there is, "
+	  "casemate template add makes one" },
 	{ "info shows its state", "casemate info shows its state" },
 	{ "events shows what happened", "casemate events --since 0 shows what happened" },
 	{ "paths are as the daemon sees them", "is the path right, and may the daemon read it?" },
@@ -43,6 +44,7 @@ int session_close(struct casemate *c, int status)
 int session_fail(const struct casemate *c)
 {
 	const char *hint = c ? casemate_hint(c) : "", *text = c ? casemate_message(c) : "";
+	const char *after = c ? casemate_value(c, "retry-after") : NULL;
 	char see[64];
 
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
@@ -53,6 +55,9 @@ int session_fail(const struct casemate *c)
 	}
 	if (!hint) {
 		snprintf(see, sizeof(see), "see casemate help %s", casemate_verb);
+		hint = see;
+	} else if (after && !strcmp(casemate_code(c), "BUSY")) {
+		snprintf(see, sizeof(see), "try again in %.16s s", after);
 		hint = see;
 	}
 	/* A message that says itself what to do needs no more. */
@@ -163,7 +168,7 @@ int session_open(struct casemate **ret, const char *socket, bool start)
 	} else if (r == -ENOENT || r == -ECONNREFUSED) {
 		casemate_close(*ret);
 		return casemate_fail("no daemon serves at %s; casemate run --keep NAME starts "
-				     "one, or casemated", path);
+				     "one, or casemate template add, or casemated", path);
 	}
 	if (r == 0)
 		return 0;

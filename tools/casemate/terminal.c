@@ -23,16 +23,29 @@ void terminal_restore(struct terminal *terminal)
 	terminal->raw = false;
 }
 
+static void signals_set(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGWINCH);
+}
+
 int terminal_signals(void)
 {
 	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGWINCH);
+	signals_set(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+void terminal_signals_end(void)
+{
+	sigset_t set;
+
+	signals_set(&set);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }

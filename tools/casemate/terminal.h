@@ -21,5 +21,7 @@ void terminal_restore(struct terminal *terminal);
 /* From now on SIGINT, SIGTERM, SIGHUP and SIGWINCH are read from the descriptor that is
  * returned (non-blocking; -1: errno says why), and SIGPIPE is ignored. */
 int terminal_signals(void);
+/* They end us again, but for SIGPIPE. */
+void terminal_signals_end(void);
 
 #endif

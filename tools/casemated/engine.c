@@ -99,7 +99,7 @@ static int engine_begin(struct engine *e, struct err *err)
 			      ENGINE_STORE_FD, err);
 	if (r < 0)
 		return r;
-	e->pool.image = o->image;
+	e->pool.openings.image = o->image;
 	e->pool.start = on_start;
 	e->pool.stop = on_stop;
 	e->pool.orphaned = on_orphaned;
