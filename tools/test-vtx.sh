@@ -24,6 +24,6 @@ trap 'tools/rehearsal stop --name $machine 2>/dev/null || true
 	rm -rf "/tmp/casemate-rehearsal-$(id -u)/$machine"' EXIT
 tools/rehearsal start --name $machine $start </dev/null
 export CASEMATE_TEST_IMAGE=$PWD/$IMAGE
-python3 tests/machine.py --build "$BUILD" --machine $machine "--start=$start" --scale 4 \
+python3 tests/machine.py --build "$BUILD" --machine $machine "--start=$start" --scale 8 \
 	--log "$log" --suites kvm,e2e,rehearsal "$@" || true
 python3 tests/tally.py "$log"
