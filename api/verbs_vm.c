@@ -3,17 +3,13 @@
 #include "api/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "abi/layout.h"
-#include "base/fd.h"
 #include "base/value.h"
 #include "base/time.h"
-#include "pool/save.h"
 
 #define MEMORY_DEFAULT	(256ull << 20)
 #define MEMORY_STEP	(2ull << 20)
@@ -349,37 +345,33 @@ static int verb_kill(const struct request *q)
 
 struct snapshot_wait {
 	struct pending pending;
-	struct save save;
-	uint64_t bytes;			/* on the disk */
-	char path[PATH_MAX];
+	struct saving *saving;
 };
 
 static void saved(struct waiter *waiter, void *what, const struct err *failed)
 {
-	struct snapshot_wait *w = (struct snapshot_wait *)list_entry(waiter, struct pending,
-								    waiter);
-	struct client *c = w->pending.client;
-	struct vm_request *q = what;
-	struct err err = failed ? *failed : (struct err)ERR_INIT;
-	struct snapshot_id id;
+	struct pending *p = list_entry(waiter, struct pending, waiter);
+	const struct saving_result *result = what;
 	struct answer a;
 
-	memcpy(id.digest, q->saved.id, sizeof(id.digest));
-	if (!failed)
-		fd_disk_bytes(w->save.file.fd, &w->bytes);
-	if (!failed)
-		save_commit(&w->save, &id, &err);
-	if (c && err.code) {
-		reply_err(c, w->pending.tag, &err);
-	} else if (c) {
-		answer_begin(&a, "+", w->pending.tag);
-		answer_pair(&a, "file", "%s", w->path);
-		answer_pair(&a, "pause", "%.6f", (double)q->saved.pause_ns / 1e9);
-		answer_pair(&a, "bytes", "%" PRIu64, w->bytes);
-		answer_send(&a, c);
+	if (p->client && failed) {
+		reply_err(p->client, p->tag, failed);
+	} else if (p->client) {
+		answer_begin(&a, "+", p->tag);
+		answer_pair(&a, "file", "%s", result->path);
+		answer_pair(&a, "pause", "%.6f", (double)result->pause_ns / 1e9);
+		answer_pair(&a, "bytes", "%" PRIu64, result->bytes);
+		answer_send(&a, p->client);
 	}
-	save_abandon(&w->save);
-	pending_end(&w->pending);
+	pending_end(p);
+}
+
+static void snapshot_lost(struct pending *pending)
+{
+	struct snapshot_wait *w = (struct snapshot_wait *)pending;
+
+	if (saving_cancel(w->saving))
+		pending_end(pending);
 }
 
 static int verb_snapshot(const struct request *q)
@@ -389,7 +381,7 @@ static int verb_snapshot(const struct request *q)
 	struct snapshot_wait *w;
 	bool incremental = false, track = false;
 	const char *path = NULL;
-	int r, fd;
+	int r;
 
 	if (!vm)
 		return -ENOENT;
@@ -404,27 +396,16 @@ static int verb_snapshot(const struct request *q)
 		return r;
 	if (!path)
 		return fail(q, EINVAL, "snapshot wants file=PATH");
-	/* It might be what the new one builds on. */
-	if (incremental && access(path, F_OK) == 0)
-		return fail(q, EEXIST, "there is a file %.200s already, and an increment never "
-			    "replaces one", path);
 	w = pending_new(q, sizeof(*w), saved);
 	if (!w)
 		return -ENOMEM;
-	strcpy(w->path, path);
-	w->save = (struct save)SAVE_INIT;
-	r = save_begin(&w->save, w->path, false, &err);
-	if (r == 0) {
-		/* The request's descriptor is closed once it is answered; this one stays. */
-		fd = fcntl(w->save.file.fd, F_DUPFD_CLOEXEC, 3);
-		r = fd < 0 ? err_set_errno(&err, errno, "cannot save") :
-			vm_save(vm, fd, (uint16_t)((track ? CM_SAVE_TRACK : 0) |
-						   (incremental ? CM_SAVE_INCREMENTAL : 0)),
-				&w->pending.waiter, &err);
-	}
+	w->pending.lost = snapshot_lost;
+	r = vm_snapshot(vm, path, (uint16_t)((track ? CM_SAVE_TRACK : 0) |
+					     (incremental ? CM_SAVE_INCREMENTAL : 0)),
+			&w->pending.waiter, &w->saving, &err);
 	if (r < 0) {
-		reply_err(q->client, q->line->tag, &err);
-		save_abandon(&w->save);
+		reply_err_retry(q->client, q->line->tag, &err,
+				r == -EBUSY ? OPENINGS_RETRY_NS : 0);
 		pending_end(&w->pending);
 	}
 	return r;

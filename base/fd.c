@@ -95,6 +95,16 @@ int fd_disk_bytes(int fd, uint64_t *ret_bytes)
 	return 0;
 }
 
+int fd_disk_bytes_known(int fd, uint64_t *ret_bytes)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BLOCKS, &st) < 0)
+		return -errno;
+	*ret_bytes = st.stx_blocks * 512;
+	return 0;
+}
+
 int fd_open_file(const char *path, uint64_t *ret_size)
 {
 	/* O_NONBLOCK: opening a FIFO by mistake must not hang. */

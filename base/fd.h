@@ -49,6 +49,8 @@ DIR *fd_directory(int dir);
 
 /* Bytes that a file takes of its disk; holes take none. Returns 0 or -errno. */
 int fd_disk_bytes(int fd, uint64_t *ret_bytes);
+/* Likewise, as far as this host knows: a server of its file system is not asked. */
+int fd_disk_bytes_known(int fd, uint64_t *ret_bytes);
 
 /* Opens a regular file for reading and says its size. Returns fd or -errno (-EISDIR, -ENODEV
  * where it is no regular file). */

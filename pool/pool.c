@@ -63,6 +63,8 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 	listener_clean(store);
 	suspend_store_clean(store);
 	r = openings_init(&pool->openings, loop, err);
+	if (r == 0)
+		r = savings_init(&pool->savings, loop, err);
 	if (r < 0)
 		return r;
 	r = link_open(pool, parent);
@@ -71,7 +73,7 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 
 bool pool_empty(const struct pool *pool)
 {
-	return list_empty(&pool->vms);
+	return list_empty(&pool->vms) && pool->savings.finishing == 0;
 }
 
 void pool_done(struct pool *pool)
@@ -80,6 +82,7 @@ void pool_done(struct pool *pool)
 
 	pool_templates_drop(pool);
 	openings_done(&pool->openings);
+	savings_done(&pool->savings);
 	list_for_each(exec, &pool->ended, struct exec, link)
 		exec_free(exec);
 	timer_set(pool->loop, &pool->ended_timer, 0);

@@ -35,6 +35,7 @@
 #include "pool/boundary.h"
 #include "pool/evloop.h"
 #include "pool/opening.h"
+#include "pool/saving.h"
 #include "pool/spawn.h"
 #include "pool/usage.h"
 #include "snapshot/file.h"
@@ -246,6 +247,7 @@ struct vm {
 	struct buf to_vmm;
 	struct frame_decoder decoder;
 	struct list execs;
+	struct list savings;		/* that wait for their file's place */
 	uint32_t exec_count, channel_ids;
 	struct list forwards;		/* forward.h */
 	uint32_t forward_count;
@@ -293,7 +295,8 @@ void vm_wait_ready(struct vm *vm, struct waiter *waiter);
 /* Ends it; all its commands are lost. cause: static, one word. waiter may be NULL. */
 void vm_kill(struct vm *vm, const char *cause, struct waiter *waiter, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Writes a snapshot to fd, which is taken. flags: CM_SAVE_... what: the request. */
+/* Writes a snapshot to fd, which is the request's from then on, but the waiter may take it out of
+ * it. flags: CM_SAVE_... what: the request. Returns 0, or -errno with err set and nothing taken. */
 int vm_save(struct vm *vm, int fd, uint16_t flags, struct waiter *waiter, struct err *err);
 /* Whether a snapshot of it is being written, and how much there is of it. */
 bool vm_saving(const struct vm *vm, uint64_t *ret_bytes);
@@ -446,6 +449,7 @@ struct pool {
 	struct list names[POOL_NAME_HASHES];	/* the VMs of vms again */
 	struct list opening;		/* templates that are being opened */
 	struct openings openings;
+	struct savings savings;
 	uint32_t vm_count, ended_count, template_count;
 	uint64_t vm_memory;		/* guest RAM of all but held and suspended ones */
 	uint64_t vm_numbers, exec_ids, forward_ids;
@@ -463,6 +467,7 @@ int pool_init(struct pool *pool, struct evloop *loop, const struct pool_limits *
 int pool_ready(struct pool *pool);
 /* After all VMs are gone (pool_empty). */
 void pool_done(struct pool *pool);
+/* No VM, and no snapshot of one on the way to its name. */
 bool pool_empty(const struct pool *pool);
 /* No new VMs; those that nobody has leased end. */
 void pool_drain(struct pool *pool);

@@ -78,10 +78,8 @@ int vm_save(struct vm *vm, int fd, uint16_t flags, struct waiter *waiter, struct
 {
 	struct vm_request *q = request_new(vm, CM_F_VM_SAVE, err);
 
-	if (!q) {
-		fd_close(fd);
+	if (!q)
 		return err->code;
-	}
 	q->flags = flags;
 	q->fds[q->count++] = fd;
 	request_queue(vm, q, waiter);
@@ -199,7 +197,7 @@ bool vm_saving(const struct vm *vm, uint64_t *ret_bytes)
 {
 	const struct vm_request *q = request_first(vm);
 
-	return q && q->type == CM_F_VM_SAVE && fd_disk_bytes(q->fds[0], ret_bytes) == 0;
+	return q && q->type == CM_F_VM_SAVE && fd_disk_bytes_known(q->fds[0], ret_bytes) == 0;
 }
 
 /* So few bytes go into a stream socket whole or not at all. */

@@ -245,8 +245,10 @@ static void on_paused(struct waiter *waiter, void *what, const struct err *faile
 	fd = failed ? -1 : fcntl(s->fd, F_DUPFD_CLOEXEC, 3);
 	if (!failed && fd < 0)
 		err_set_errno(&err, errno, "cannot save the VM");
-	if (fd < 0 || vm_save(s->vm, fd, 0, &s->step, &err) < 0)
+	if (fd < 0 || vm_save(s->vm, fd, 0, &s->step, &err) < 0) {
+		fd_close(fd);
 		suspend_undo(s->vm, &err);
+	}
 }
 
 /* A new file without a name: it goes with its last descriptor, whatever happens. Where the

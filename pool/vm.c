@@ -172,6 +172,7 @@ static struct vm *vm_alloc(struct pool *pool, const struct vm_options *o, uint64
 	list_init(&vm->link);
 	list_init(&vm->named);
 	list_init(&vm->execs);
+	list_init(&vm->savings);
 	list_init(&vm->forwards);
 	list_init(&vm->requests);
 	list_init(&vm->waiters);
@@ -387,6 +388,7 @@ void vm_end(struct vm *vm, const char *cause, const char *reason)
 	pool->stats.vms_failed += failed;
 	pool_event(pool, "vm-ended", vm, "%s: %s", cause, vm->reason);
 	request_drop_all(vm, &err);
+	saving_drop_all(vm, &err);
 	forward_end_all(vm, vm->reason);
 	list_for_each(exec, &vm->execs, struct exec, link)
 		exec_lost(exec, vm->reason);

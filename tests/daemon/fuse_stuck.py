@@ -63,7 +63,9 @@ class Stuck:
 
     def wrote(self, node, body):
         _, at, size = struct.unpack_from('<QQI', body)
-        self.files[node][at:at + size] = body[40:40 + size].rjust(size, b'\0')
+        file = self.files[node]
+        file.extend(bytes(max(0, at - len(file))))      # a hole
+        file[at:at + size] = body[40:40 + size]
         return struct.pack('<II', size, 0)
 
     def set(self, node, body):
