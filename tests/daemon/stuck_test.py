@@ -200,6 +200,7 @@ def case_place_of_one_who_leaves(d):
         eventually(lambda: slow.held == 1 and threads(d) >= before + 4, 'nobody makes a file')
         for other in others:
             other.close()
+        eventually(lambda: c.ask('pool status')['clients'] == '1', 'clients are left')
         # Its place is another's.
         c.send(f'@a snapshot a file={slow.directory}/snap\n')
         eventually(lambda: threads(d) > before + 4, 'nobody makes a file')
