@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unit tests of base/: queues, mappings, errors, the frame codec. */
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/err.h"
 #include "base/frame.h"
 #include "base/map.h"
+#include "tests/unit/cunit_run.h"
 
 static void test_err_keeps_first(void)
 {
@@ -195,12 +195,8 @@ static void test_text_clean(void)
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned int failures;
+	CU_pSuite suite = cunit_suite("base", NULL, NULL);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 2;
-	suite = CU_add_suite("base", NULL, NULL);
 	CU_add_test(suite, "err keeps the first reason", test_err_keeps_first);
 	CU_add_test(suite, "buf wraps", test_buf_wraps);
 	CU_add_test(suite, "map counts", test_map_counts);
@@ -208,8 +204,5 @@ int main(void)
 	CU_add_test(suite, "frames refused", test_frame_refusals);
 	CU_add_test(suite, "EXEC", test_frame_exec);
 	CU_add_test(suite, "text cleaned", test_text_clean);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

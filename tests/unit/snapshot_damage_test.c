@@ -3,7 +3,6 @@
  * Unit tests of snapshot files: nothing that was damaged, cut, swapped or forged passes, and
  * the line about it says where.
  */
-#include <CUnit/Basic.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "snapshot/header.h"
 #include "snapshot/sections.h"
 #include "tests/snapshot/made.h"
+#include "tests/unit/cunit_run.h"
 
 /* ---- Damage ---- */
 
@@ -336,20 +336,13 @@ static void test_forged(void)
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned int failures;
+	CU_pSuite suite = cunit_suite("snapshot damage", NULL, NULL);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 2;
-	suite = CU_add_suite("snapshot damage", NULL, NULL);
 	CU_add_test(suite, "every byte", test_every_byte);
 	CU_add_test(suite, "memory damaged", test_memory_damage);
 	CU_add_test(suite, "cut short", test_cut);
 	CU_add_test(suite, "cut later", test_cut_later);
 	CU_add_test(suite, "no snapshot", test_no_snapshot);
 	CU_add_test(suite, "forged", test_forged);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

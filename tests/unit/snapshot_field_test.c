@@ -3,7 +3,6 @@
  * Unit tests of snapshot/field.c and of every table of state.c. They are driven by the tables
  * themselves: what is tested of one field is tested of all.
  */
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "snapshot/header.h"
 #include "snapshot/sections.h"
 #include "tests/snapshot/sample.h"
+#include "tests/unit/cunit_run.h"
 
 #define SEEDS	40u
 
@@ -368,12 +368,8 @@ static void test_little_endian(void)
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned int failures;
+	CU_pSuite suite = cunit_suite("snapshot fields", NULL, NULL);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 2;
-	suite = CU_add_suite("snapshot fields", NULL, NULL);
 	CU_add_test(suite, "tables", test_tables);
 	CU_add_test(suite, "round trip", test_round_trip);
 	CU_add_test(suite, "limits", test_limits);
@@ -381,8 +377,5 @@ int main(void)
 	CU_add_test(suite, "encoding refuses", test_encode_refuses);
 	CU_add_test(suite, "versions", test_versions);
 	CU_add_test(suite, "little endian", test_little_endian);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

@@ -4,7 +4,6 @@
  * and what could not be written is not taken for a snapshot. The golden file's folder is the
  * program's argument.
  */
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,6 +19,7 @@
 #include "snapshot/pages.h"
 #include "snapshot/sections.h"
 #include "tests/snapshot/made.h"
+#include "tests/unit/cunit_run.h"
 
 static const char *golden_dir;
 
@@ -474,12 +474,11 @@ static void test_golden(void)
 int main(int argc, char **argv)
 {
 	CU_pSuite suite;
-	unsigned int failures;
 
-	if (argc != 2 || CU_initialize_registry() != CUE_SUCCESS)
+	if (argc != 2)
 		return 2;
 	golden_dir = argv[1];
-	suite = CU_add_suite("snapshot files", NULL, NULL);
+	suite = cunit_suite("snapshot files", NULL, NULL);
 	CU_add_test(suite, "full", test_full);
 	CU_add_test(suite, "state", test_state);
 	CU_add_test(suite, "no pages", test_no_pages);
@@ -491,8 +490,5 @@ int main(int argc, char **argv)
 	CU_add_test(suite, "writing refused", test_write_refusals);
 	CU_add_test(suite, "memory runs out", test_starved);
 	CU_add_test(suite, "golden files", test_golden);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

@@ -4,7 +4,6 @@
  * between any two of its instructions. Two ways to write the same clock, one with a TSC base
  * of now and one with a base of long ago: a mixture of both would be far off.
  */
-#include <CUnit/Basic.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,6 +17,7 @@ static struct cm_clock page;
 #undef CM_PHYSMAP_VA
 #define CM_PHYSMAP_VA ((uintptr_t)&page - CM_CLOCK_GPA)
 #include "guest-kernel/vdso/vdso.c"
+#include "tests/unit/cunit_run.h"
 
 #define MONO0	(1ULL << 61)
 #define REAL_A	(1ULL << 40)	/* realtime - monotonic, by state */
@@ -105,17 +105,9 @@ static void test_values(void)
 
 int main(void)
 {
-	CU_pSuite s;
-	unsigned failed;
+	CU_pSuite s = cunit_suite("vdso", NULL, NULL);
 
-	if (CU_initialize_registry())
-		return 2;
-	s = CU_add_suite("vdso", NULL, NULL);
 	CU_add_test(s, "reader against writer", test_reader);
 	CU_add_test(s, "values", test_values);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The VMM's loop, with a ring and, as in a forked VM, without one; and what the jail of a VM
  * that can be forked lets through. Each jail is a child of its own. */
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <poll.h>
@@ -19,6 +18,7 @@
 #include "base/time.h"
 #include "vmm/jail.h"
 #include "vmm/loop.h"
+#include "tests/unit/cunit_run.h"
 
 #define MS	1000000u
 
@@ -286,21 +286,13 @@ static void test_loop_in_jail(void)
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned int failures;
+	CU_pSuite suite = cunit_suite("loop", NULL, NULL);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 2;
-	suite = CU_add_suite("loop", NULL, NULL);
 	CU_add_test(suite, "with a ring", test_ring);
 	CU_add_test(suite, "without one", test_jailed);
 	CU_add_test(suite, "what the jail refuses", test_jail);
 	CU_add_test(suite, "the size of files", test_file_size);
 	CU_add_test(suite, "no stderr", test_stderr);
 	CU_add_test(suite, "the loop in the jail", test_loop_in_jail);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unit tests of what is saved of a VM and loaded again, as far as that needs no KVM. */
-#include <CUnit/Basic.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "vmm/console.h"
 #include "vmm/cpu_state.h"
 #include "vmm/relay.h"
+#include "tests/unit/cunit_run.h"
 
 #define MIB	(1ull << 20)
 #define RING	0x800000ull
@@ -457,12 +457,8 @@ static void test_tracking(void)
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned int failures;
+	CU_pSuite suite = cunit_suite("saved", memory_setup, memory_teardown);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 2;
-	suite = CU_add_suite("saved", memory_setup, memory_teardown);
 	CU_add_test(suite, "console: from the guest", test_console_transmit);
 	CU_add_test(suite, "console reset", test_console_reset);
 	CU_add_test(suite, "console: to the guest", test_console_receive);
@@ -472,10 +468,5 @@ int main(void)
 	CU_add_test(suite, "CPU features not granted", test_features_not_granted);
 	CU_add_test(suite, "clock", test_clock);
 	CU_add_test(suite, "tracking", test_tracking);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	if (CU_get_number_of_suites_failed())
-		failures++;
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

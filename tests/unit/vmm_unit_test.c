@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unit tests of the parts of vmm/ that need no KVM. */
-#include <CUnit/Basic.h>
 #include <elf.h>
 #include <cpuid.h>
 #include <errno.h>
@@ -18,6 +17,7 @@
 #include "vmm/platform.h"
 #include "vmm/symbols.h"
 #include "vmm/virtio_mmio.h"
+#include "tests/unit/cunit_run.h"
 
 #define MIB	(1ull << 20)
 
@@ -542,12 +542,8 @@ static void test_cpuid(void)
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned int failures;
+	CU_pSuite suite = cunit_suite("vmm", memory_setup, memory_teardown);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 2;
-	suite = CU_add_suite("vmm", memory_setup, memory_teardown);
 	CU_add_test(suite, "memory sizes", test_memory_sizes);
 	CU_add_test(suite, "memory bounds", test_memory_bounds);
 	CU_add_test(suite, "memory hole", test_memory_hole);
@@ -561,10 +557,5 @@ int main(void)
 	CU_add_test(suite, "virtio set-up", test_virtio_setup);
 	CU_add_test(suite, "platform", test_platform);
 	CU_add_test(suite, "CPUID", test_cpuid);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	if (CU_get_number_of_suites_failed())
-		failures++;
-	CU_cleanup_registry();
-	return failures ? 1 : 0;
+	return cunit_run();
 }

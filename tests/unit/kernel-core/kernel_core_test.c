@@ -3,13 +3,13 @@
  * Tasks, processes and scheduling of the guest kernel on the coroutine machine (host.c): each
  * test is a program that boots as PID 1 in a host process of its own.
  */
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/kernel-core/run.h"
 #include "tests/unit/kernel-core/user.h"
+#include "tests/unit/cunit_run.h"
 
 int check_failures;
 int order[64], norder;
@@ -42,12 +42,8 @@ void machine_test_run(void (*program)(void))
 
 int main(void)
 {
-	CU_pSuite suite;
-	unsigned failures;
+	CU_pSuite suite = cunit_suite("kernel core", NULL, NULL);
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
-	suite = CU_add_suite("kernel core", NULL, NULL);
 	for (const struct machine_test *t = process_tests; t->name != NULL; t++)
 		CU_add_test(suite, t->name, t->fn);
 	for (const struct machine_test *t = sched_tests; t->name != NULL; t++)
@@ -56,9 +52,5 @@ int main(void)
 		CU_add_test(suite, t->name, t->fn);
 	for (const struct machine_test *t = restore_tests; t->name != NULL; t++)
 		CU_add_test(suite, t->name, t->fn);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures != 0;
+	return cunit_run();
 }

@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <CUnit/Basic.h>
-
 #include "support.h"
+#include "tests/unit/cunit_run.h"
 
 #include <asm-generic/resource.h>
 #include <asm/ioctls.h>
@@ -870,16 +869,9 @@ int main(void)
 		{"pipes", test_pipes},
 		{"many files", test_many_files},
 	};
-	CU_pSuite suite;
-	unsigned failed;
+	CU_pSuite suite = cunit_suite("kernel-fs", NULL, NULL);
 
-	CU_initialize_registry();
-	suite = CU_add_suite("kernel-fs", NULL, NULL);
 	for (unsigned k = 0; k < ARRAY_SIZE(tests); k++)
 		CU_add_test(suite, tests[k].name, tests[k].fn);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

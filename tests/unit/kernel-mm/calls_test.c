@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The system calls of mm/ and the faults around them: errors, edges, limits, texts. */
-#include <CUnit/Basic.h>
-#include <CUnit/CUnit.h>
 #include <linux/mman.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 #include "abi/layout.h"
 #include "guest-kernel/mm/uaccess.h"
 #include "support.h"
+#include "tests/unit/cunit_run.h"
 
 #define PG	PAGE_SIZE
 #define RW	(PROT_READ | PROT_WRITE)
@@ -588,11 +587,8 @@ static void test_texts(void)
 
 int main(void)
 {
-	CU_pSuite s;
-	unsigned failed;
+	CU_pSuite s = cunit_suite("kernel-mm-calls", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel-mm-calls", NULL, NULL);
 	CU_add_test(s, "mmap's errors", test_mmap_errors);
 	CU_add_test(s, "limits", test_limits);
 	CU_add_test(s, "free areas", test_search);
@@ -608,9 +604,5 @@ int main(void)
 	CU_add_test(s, "user access", test_uaccess);
 	CU_add_test(s, "out of memory", test_oom);
 	CU_add_test(s, "texts", test_texts);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

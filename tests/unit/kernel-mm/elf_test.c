@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ELF loader: programs made here field by field, good ones and broken ones. */
-#include <CUnit/Basic.h>
-#include <CUnit/CUnit.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +10,7 @@
 
 #include "abi/layout.h"
 #include "support.h"
+#include "tests/unit/cunit_run.h"
 
 #define PG PAGE_SIZE
 
@@ -299,20 +298,13 @@ static void test_odd(void)
 
 int main(void)
 {
-	CU_pSuite s;
-	unsigned failed;
+	CU_pSuite s = cunit_suite("kernel-elf", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel-elf", NULL, NULL);
 	CU_add_test(s, "static program", test_static);
 	CU_add_test(s, "position-independent program", test_pie);
 	CU_add_test(s, "interpreter", test_interp);
 	CU_add_test(s, "text busy", test_busy);
 	CU_add_test(s, "broken files", test_broken);
 	CU_add_test(s, "odd files", test_odd);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

@@ -4,8 +4,6 @@
  * what it should allow and show. The processor of support.c caches translations, so a missing
  * flush shows as a wrong value or a missing fault.
  */
-#include <CUnit/Basic.h>
-#include <CUnit/CUnit.h>
 #include <linux/mman.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +11,7 @@
 
 #include "guest-kernel/mm/uaccess.h"
 #include "support.h"
+#include "tests/unit/cunit_run.h"
 
 #define BASE	0x10000000UL
 #define WIN	1536u
@@ -498,15 +497,8 @@ static void test_model(void)
 
 int main(void)
 {
-	CU_pSuite s;
-	unsigned failed;
+	CU_pSuite s = cunit_suite("kernel-mm-model", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel-mm-model", NULL, NULL);
 	CU_add_test(s, "random operations agree with the model", test_model);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page allocator and kmalloc under random load, with their invariants. */
-#include <CUnit/Basic.h>
-#include <CUnit/CUnit.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/cunit_run.h"
 
 static uint64_t rng_state = 42;
 
@@ -335,11 +334,8 @@ static void test_shmem_charge(void)
 
 int main(void)
 {
-	CU_pSuite s;
-	unsigned failed;
+	CU_pSuite s = cunit_suite("kernel-mm-page", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel-mm-page", NULL, NULL);
 	CU_add_test(s, "random blocks", test_pages);
 	CU_add_test(s, "scattered", test_scattered);
 	CU_add_test(s, "frontier", test_frontier);
@@ -348,9 +344,5 @@ int main(void)
 	CU_add_test(s, "kmalloc", test_kmalloc);
 	CU_add_test(s, "kmalloc edges", test_kmalloc_edges);
 	CU_add_test(s, "tmpfs's share", test_shmem_charge);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

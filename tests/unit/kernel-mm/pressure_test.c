@@ -3,8 +3,6 @@
  * The same operations while memory runs out again and again: any of them may fail, none may
  * leave an address space that contradicts itself, and in the end nothing is lost.
  */
-#include <CUnit/Basic.h>
-#include <CUnit/CUnit.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 
 #include "guest-kernel/mm/uaccess.h"
 #include "support.h"
+#include "tests/unit/cunit_run.h"
 
 #define BASE	0x10000000UL
 #define WIN	2048u
@@ -195,15 +194,8 @@ static void test_pressure(void)
 
 int main(void)
 {
-	CU_pSuite s;
-	unsigned failed;
+	CU_pSuite s = cunit_suite("kernel-mm-pressure", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel-mm-pressure", NULL, NULL);
 	CU_add_test(s, "operations without memory", test_pressure);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

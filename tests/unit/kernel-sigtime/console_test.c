@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <CUnit/Basic.h>
 #include <linux/virtio_mmio.h>
 #include <linux/virtio_ring.h>
 
@@ -16,6 +15,7 @@
 
 #include "abi/guestctl.h"
 #include "guest-kernel/drv/drv.h"
+#include "tests/unit/cunit_run.h"
 
 #define RING_PAGES 40
 #define QUEUE_SIZE 32
@@ -224,16 +224,9 @@ static void test_resumed(void)
 
 int main(void)
 {
-	CU_pSuite s;
+	CU_pSuite s = cunit_suite("kernel console", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel console", NULL, NULL);
 	CU_add_test(s, "streams over a device that stops and starts", test_streams);
 	CU_add_test(s, "resumed", test_resumed);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	int failed = (int)CU_get_number_of_failures();
-
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }

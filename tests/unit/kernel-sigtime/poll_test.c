@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <CUnit/Basic.h>
 
 #include "world.h"
 
 #include "guest-kernel/core/time_internal.h"
+#include "tests/unit/cunit_run.h"
 
 #define MS NSEC_PER_MSEC
 #define ET (1u << 31)
@@ -659,10 +659,8 @@ static void test_no_leaks(void)
 
 int main(void)
 {
-	CU_pSuite s;
+	CU_pSuite s = cunit_suite("kernel polling", NULL, NULL);
 
-	CU_initialize_registry();
-	s = CU_add_suite("kernel polling", NULL, NULL);
 	CU_add_test(s, "poll and ppoll", test_poll);
 	CU_add_test(s, "select and pselect6", test_select);
 	CU_add_test(s, "epoll: errors", test_epoll_errors);
@@ -675,10 +673,5 @@ int main(void)
 	CU_add_test(s, "timerfd", test_timerfd);
 	CU_add_test(s, "signalfd", test_signalfd);
 	CU_add_test(s, "nothing is left", test_no_leaks);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	int failed = (int)CU_get_number_of_failures();
-
-	CU_cleanup_registry();
-	return failed != 0;
+	return cunit_run();
 }
