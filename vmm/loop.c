@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The io_uring event loop; see loop.h. */
+/* The event loop, by io_uring or without; see loop.h. */
 #include "vmm/loop.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ static void sqe_fill(struct io_uring_sqe *sqe, struct loop_op *op)
 		io_uring_prep_send(sqe, op->fd, op->data, op->len, MSG_NOSIGNAL);
 		break;
 	case LOOP_TIMEOUT:
-		io_uring_prep_timeout(sqe, &op->timeout, 0, 0);
+		io_uring_prep_timeout(sqe, &op->due, 0, IORING_TIMEOUT_ABS);
 		break;
 	}
 	io_uring_sqe_set_data(sqe, op);
@@ -178,9 +178,9 @@ int loop_timeout(struct loop *loop, struct loop_op *op, uint64_t ns)
 {
 	op->kind = LOOP_TIMEOUT;
 	op->fd = -1;
-	op->due_ns = time_monotonic_ns() + ns;
-	op->timeout.tv_sec = (long long)(ns / NS_PER_SEC);
-	op->timeout.tv_nsec = (long long)(ns % NS_PER_SEC);
+	ns += time_monotonic_ns();
+	op->due.tv_sec = (long long)(ns / NS_PER_SEC);
+	op->due.tv_nsec = (long long)(ns % NS_PER_SEC);
 	return op_start(loop, op);
 }
 
@@ -231,6 +231,20 @@ static int ring_turn(struct loop *loop)
 	return 0;
 }
 
+static void ring_done(struct loop *loop)
+{
+	for (struct loop_op *op = loop->busy; op; op = op->next)
+		loop_cancel(loop, op);
+	while (loop->busy) {
+		int r = io_uring_submit_and_wait(&loop->ring, 1);
+
+		if (r < 0 && r != -EINTR && r != -EBUSY)
+			break;
+		completions_take(loop, true);
+	}
+	io_uring_queue_exit(&loop->ring);
+}
+
 /* ---- Without one ---- */
 
 struct waiting {
@@ -240,13 +254,22 @@ struct waiting {
 	uint64_t due_ns;	/* UINT64_MAX: none is */
 };
 
+/* When it is to be looked at without being ready. */
+static uint64_t op_due(const struct loop_op *op)
+{
+	if (op->cancelled)
+		return 0;
+	if (op->kind != LOOP_TIMEOUT)
+		return UINT64_MAX;
+	return (uint64_t)op->due.tv_sec * NS_PER_SEC + (uint64_t)op->due.tv_nsec;
+}
+
 static int busy_collect(const struct loop *loop, struct waiting *w)
 {
 	w->count = 0;
 	w->due_ns = UINT64_MAX;
 	for (struct loop_op *op = loop->busy; op; op = op->next) {
-		uint64_t due = op->cancelled ? 0 : op->kind == LOOP_TIMEOUT ? op->due_ns :
-			       UINT64_MAX;
+		uint64_t due = op_due(op);
 
 		if (w->count == ENTRIES)
 			return -EBUSY;
@@ -267,7 +290,7 @@ static int op_try(const struct loop_op *op, unsigned int events, uint64_t now)
 	if (op->cancelled)
 		return -ECANCELED;
 	if (op->kind == LOOP_TIMEOUT)
-		return now >= op->due_ns ? -ETIME : -EAGAIN;
+		return now >= op_due(op) ? -ETIME : -EAGAIN;
 	if (!events)
 		return -EAGAIN;
 	errno = EINVAL;
@@ -338,18 +361,9 @@ int loop_run(struct loop *loop)
 
 void loop_done(struct loop *loop)
 {
-	for (struct loop_op *op = loop->busy; op && loop->has_ring; op = op->next)
-		loop_cancel(loop, op);
+	if (loop->has_ring)
+		ring_done(loop);
 	while (loop->busy && !loop->has_ring)
 		op_end(loop, loop->busy);
-	while (loop->busy) {
-		int r = io_uring_submit_and_wait(&loop->ring, 1);
-
-		if (r < 0 && r != -EINTR && r != -EBUSY)
-			break;
-		completions_take(loop, true);
-	}
-	if (loop->has_ring)
-		io_uring_queue_exit(&loop->ring);
 	pthread_mutex_destroy(&loop->lock);
 }

@@ -36,7 +36,7 @@ struct loop_op {
 	bool busy;
 	struct loop_op *next, *prev;	/* of those that are busy */
 	union {
-		struct __kernel_timespec timeout;
+		struct __kernel_timespec due;	/* of CLOCK_MONOTONIC */
 		uint64_t count;		/* what an eventfd read */
 	};
 	/* Without a ring: what is to be done. */
@@ -46,7 +46,6 @@ struct loop_op {
 	void *data;
 	size_t len;
 	unsigned int events;
-	uint64_t due_ns;
 };
 
 struct loop {
