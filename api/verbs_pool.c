@@ -128,7 +128,7 @@ static int template_new(const struct request *q)
 	r = template_add(q->client->server->pool, &o, &w->pending.waiter, &w->template, &err);
 	if (r < 0) {
 		reply_err_retry(q->client, q->line->tag, &err,
-				r == -EBUSY ? OPENINGS_RETRY_NS : 0);
+				r == -EBUSY ? WORKERS_RETRY_NS : 0);
 		pending_end(&w->pending);
 	}
 	return r;

@@ -201,7 +201,7 @@ static int verb_create(const struct request *q)
 		r = create_open(w, &o, from, image, &err);
 	if (r < 0) {
 		reply_err_retry(q->client, q->line->tag, &err, r != -EBUSY ? 0 :
-				t ? template_retry_ns(t) : OPENINGS_RETRY_NS);
+				t ? template_retry_ns(t) : WORKERS_RETRY_NS);
 		pending_end(&w->pending);
 	}
 	return r;
@@ -405,7 +405,7 @@ static int verb_snapshot(const struct request *q)
 			&w->pending.waiter, &w->saving, &err);
 	if (r < 0) {
 		reply_err_retry(q->client, q->line->tag, &err,
-				r == -EBUSY ? OPENINGS_RETRY_NS : 0);
+				r == -EBUSY ? WORKERS_RETRY_NS : 0);
 		pending_end(&w->pending);
 	}
 	return r;

@@ -106,20 +106,14 @@ static void find_done(struct job *job)
 	}
 }
 
-static void stuck_set(struct err *err, const char *path)
-{
-	err_set(err, ETIMEDOUT, "the file system of %s does not answer", path);
-}
-
 /* The thread may never come back, and the object is its. */
 static void find_stuck(struct job *job)
 {
 	struct opening *o = list_entry(job, struct opening, job);
 	struct err err = ERR_INIT;
 
-	stuck_set(&err, o->path[0] ? o->path : o->image);
+	job_stuck_set(&err, o->path[0] ? o->path : o->image);
 	o->dropped = true;
-	job_cancel(job);
 	o->done(o, &err);
 }
 
@@ -185,9 +179,8 @@ static void check_stuck(struct job *job)
 	struct check *c = list_entry(job, struct check, job);
 	struct err err = ERR_INIT;
 
-	stuck_set(&err, c->file.path);
+	job_stuck_set(&err, c->file.path);
 	check_close(c);
-	job_cancel(job);
 	check_tell(c, &err);
 }
 
@@ -340,12 +333,12 @@ int openings_init(struct openings *all, struct evloop *loop, struct err *err)
 
 	*all = (struct openings){ .check_count = 0 };
 	list_init(&all->checks);
-	r = workers_init(&all->finders, loop, FINDERS, OPENINGS_MAX, NICE);
+	r = workers_init(&all->finders, loop, FINDERS, OPENINGS_MAX, NICE, err);
 	if (r == 0)
-		r = workers_init(&all->checkers, loop, CHECKERS, OPENINGS_MAX, NICE);
+		r = workers_init(&all->checkers, loop, CHECKERS, OPENINGS_MAX, NICE, err);
 	if (r == 0)
-		r = workers_init(&all->imagers, loop, FINDERS, OPENINGS_DEFAULT_MAX, 0);
-	return r < 0 ? err_set_errno(err, r, "cannot make a pipe for the daemon's threads") : 0;
+		r = workers_init(&all->imagers, loop, FINDERS, OPENINGS_DEFAULT_MAX, 0, err);
+	return r;
 }
 
 void openings_done(struct openings *all)

@@ -35,7 +35,6 @@
 #define OPENINGS_MAX		256u	/* at once; more are refused */
 #define OPENINGS_DEFAULT_MAX	1024u	/* of the default image, besides */
 #define OPENINGS_SEEN		128u
-#define OPENINGS_RETRY_NS	NS_PER_SEC	/* a guess for who was refused */
 
 struct openings {
 	struct workers finders, checkers, imagers;	/* imagers: of the default image */

@@ -52,8 +52,7 @@ static void saving_leave(struct saving *s)
 {
 	struct err err = ERR_INIT;
 
-	job_cancel(&s->job);
-	err_set(&err, ETIMEDOUT, "the file system of %s does not answer", s->path);
+	job_stuck_set(&err, s->path);
 	saving_tell(s, &err);
 }
 
@@ -230,11 +229,9 @@ void saving_drop_all(struct vm *vm, const struct err *err)
 
 int savings_init(struct savings *all, struct evloop *loop, struct err *err)
 {
-	int r = workers_init(&all->placers, loop, PLACERS, SAVINGS_MAX, 0);
+	int r = workers_init(&all->placers, loop, PLACERS, SAVINGS_MAX, 0, err);
 
-	if (r == 0)
-		r = workers_init(&all->finishers, loop, FINISHERS, SAVINGS_MAX, 0);
-	return r < 0 ? err_set_errno(err, r, "cannot make a pipe for the daemon's threads") : 0;
+	return r < 0 ? r : workers_init(&all->finishers, loop, FINISHERS, SAVINGS_MAX, 0, err);
 }
 
 void savings_done(struct savings *all)

@@ -121,6 +121,11 @@ static void on_pipe(struct watch *watch, uint32_t events)
 	jobs_start(w);
 }
 
+void job_stuck_set(struct err *err, const char *path)
+{
+	err_set(err, ETIMEDOUT, "the file system of %s does not answer", path);
+}
+
 static void on_tick(struct timer *timer)
 {
 	struct workers *w = list_entry(timer, struct workers, timer);
@@ -135,6 +140,7 @@ static void on_tick(struct timer *timer)
 			job->seen_ns = now;
 		} else if (now > job->seen_ns + WORKER_STUCK_NS &&
 			   !atomic_load(&job->cancelled)) {
+			job_cancel(job);
 			job->stuck(job);
 		}
 	}
@@ -186,7 +192,7 @@ bool job_cancel(struct job *job)
 }
 
 int workers_init(struct workers *w, struct evloop *loop, unsigned int limit,
-		 unsigned int queue, int nice)
+		 unsigned int queue, int nice, struct err *err)
 {
 	int ends[2], r;
 
@@ -197,14 +203,15 @@ int workers_init(struct workers *w, struct evloop *loop, unsigned int limit,
 	watch_init(&w->watch, on_pipe);
 	timer_init(&w->timer, on_tick);
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		return -errno;
+		return err_set_errno(err, errno, "cannot make a pipe for the daemon's threads");
 	w->in = ends[0];
 	w->out = ends[1];
 	fcntl(w->in, F_SETFL, O_NONBLOCK);
 	r = watch_add(loop, &w->watch, w->in, EPOLLIN);
-	if (r < 0)
-		workers_done(w);
-	return r;
+	if (r == 0)
+		return 0;
+	workers_done(w);
+	return err_set_errno(err, r, "cannot watch the daemon's threads");
 }
 
 void workers_done(struct workers *w)

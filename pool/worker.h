@@ -23,13 +23,15 @@
 #include "pool/evloop.h"
 
 #define WORKER_STUCK_NS	(60 * NS_PER_SEC)	/* without a beat */
+#define WORKERS_RETRY_NS	NS_PER_SEC	/* a guess for who was refused: -EBUSY */
 
 struct job {
 	struct list link;		/* of those that wait, or run */
 	struct workers *workers;
 	void (*run)(struct job *job);	/* in the job's thread */
 	void (*done)(struct job *job);	/* in the loop's; the job may be freed there */
-	void (*stuck)(struct job *job);	/* in the loop's: no beat for long. Cancels it */
+	void (*stuck)(struct job *job);	/* in the loop's: no beat for long; it is cancelled.
+					 * done() comes later, or never */
 	bool running;
 	atomic_bool cancelled;
 	atomic_uint beats;
@@ -48,9 +50,8 @@ struct workers {
 	unsigned int waiting_count, wanted_count, thread_count;
 };
 
-/* Returns 0 or -errno. */
 int workers_init(struct workers *workers, struct evloop *loop, unsigned int limit,
-		 unsigned int queue, int nice);
+		 unsigned int queue, int nice, struct err *err);
 /* Cancels all, and waits a moment for those that run. Their done() is called; that of one
  * which does not end, never. */
 void workers_done(struct workers *workers);
@@ -62,6 +63,9 @@ int job_begin(struct workers *workers, struct job *job, struct err *err);
 /* Asks a job that was begun to end. Returns whether it is the caller's again at once; else
  * done() comes, later. */
 bool job_cancel(struct job *job);
+
+/* For stuck(): what to tell who wanted something of this file. */
+void job_stuck_set(struct err *err, const char *path);
 
 /* In its thread, now and then: whether it is still wanted. */
 bool job_beat(struct job *job);
