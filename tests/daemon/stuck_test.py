@@ -157,6 +157,12 @@ def saving(d, *hang):
     return stuck(d, 4096, hang=hang), c
 
 
+def save_begin(c, slow, why):
+    """A snapshot that hangs there, which c will be told of with the tag a."""
+    c.send(f'@a snapshot a file={slow.directory}/snap\n')
+    eventually(lambda: slow.held == 1, why)
+
+
 def left(slow):
     """Names there but for the first."""
     return [name for name in slow.names if name != b'file']
@@ -167,8 +173,7 @@ def case_place(d):
     slow, c = saving(d, fuse_stuck.CREATE)
     try:
         path = os.path.join(slow.directory, 'snap')
-        c.send(f'@a snapshot a file={path}\n')
-        eventually(lambda: slow.held == 1, 'nobody makes a file')
+        save_begin(c, slow, 'nobody makes a file')
         other = d.client()
         assert other.run('a', 'echo', 'x')[0] == b'x\n'
         assert 'saving' not in other.ask('info a').fields
@@ -216,8 +221,7 @@ def case_place_of_one_who_leaves(d):
 def case_place_and_the_vm_ends(d):
     slow, c = saving(d, fuse_stuck.CREATE)
     try:
-        c.send(f'@a snapshot a file={slow.directory}/snap\n')
-        eventually(lambda: slow.held == 1, 'nobody makes a file')
+        save_begin(c, slow, 'nobody makes a file')
         d.client().ask('kill a')
         assert answers(c, 'a')['a'].sign == '-LOST'
         slow.go()
@@ -254,8 +258,7 @@ def case_name(d):
 def case_name_that_never_comes(d):
     dead, c = saving(d, *fuse_stuck.RENAMES)
     try:
-        c.send(f'@a snapshot a file={dead.directory}/snap\n')
-        eventually(lambda: dead.held == 1, 'nobody gives it a name')
+        save_begin(c, dead, 'nobody gives it a name')
         c.ask(f'snapshot a file={d.dir}/snap')
     finally:
         dead.end()
@@ -305,8 +308,7 @@ def case_places_that_are_too_many(d):
 def case_stop_while_a_place_hangs(d):
     dead, c = saving(d, fuse_stuck.CREATE)
     try:
-        c.send(f'@a snapshot a file={dead.directory}/snap\n')
-        eventually(lambda: dead.held == 1, 'nobody makes a file')
+        save_begin(c, dead, 'nobody makes a file')
         c.send('@s stop\n')
         got = answers(c, 'as')
         assert got['a'].sign == '-LOST' and got['s'].sign == '+', got
