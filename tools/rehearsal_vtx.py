@@ -21,24 +21,21 @@ CPU = 'corei7_haswell_4770'         # VT-x with EPT and unrestricted guests; XSA
 MEM_MAX = 2048                      # MiB, Bochs's own limit
 MODULES = ['ata_piix', 'sr_mod', 'irqbypass', 'kvm', 'kvm-intel', 'erofs', 'loop', 'tun',
            'overlay']
+LOADER = ['/usr/lib/ISOLINUX/isolinux.bin', '/usr/lib/syslinux/modules/bios/ldlinux.c32']
 PROGRAMS = {'bochs': 'bochs', 'xorriso': 'xorriso', 'mkfs.erofs': 'erofs-utils',
             '/usr/share/bochs/BIOS-bochs-latest': 'bochsbios',
             '/usr/share/vgabios/vgabios.bin': 'vgabios',
-            '/usr/lib/ISOLINUX/isolinux.bin': 'isolinux',
-            '/usr/lib/syslinux/modules/bios/ldlinux.c32': 'syslinux-common'}
+            LOADER[0]: 'isolinux', LOADER[1]: 'syslinux-common'}
 # Of the project's files: what only compilers and version control need.
 EXCLUDE = r'(^|/)(\.git|\.ninja.*|meson-.*|build-asan|tmp|[^/]*\.[poa])$'
 
+# @LOAD@ and @FILL@ are tools/rehearsal's.
 INIT = r'''#!/bin/busybox sh
 # First program in the machine: makes the root and hands over to the agent.
 PATH=/bin; export PATH
 /bin/busybox mkdir -p /bin /proc /sys /dev /root /mnt /new
 /bin/busybox --install -s /bin
-mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev
-for m in @MODULES@; do
-	[ $m = kvm_intel ] && options='@KVM@' || options=
-	insmod /modules/$m.ko $options || echo "rehearsal: module $m failed"
-done
+@LOAD@
 while [ ! -b /dev/sr2 ]; do sleep 0.1; done
 mount -t erofs -o ro /dev/sr1 /root
 mount -t tmpfs -o size=75%,mode=755 rw /mnt
@@ -47,17 +44,9 @@ mount -t overlay -o lowerdir=/root,upperdir=/mnt/upper,workdir=/mnt/work root /n
 cd /new
 mkdir -p ".@PROJECT@"
 mount -t erofs -o ro /dev/sr2 ".@PROJECT@"
-for d in proc sys dev; do mount --move /$d $d; done
 mount -t tmpfs -o mode=755 run run
 mount -t tmpfs -o mode=1777 tmp tmp
-mkdir -p dev/pts dev/shm
-mount -t devpts devpts dev/pts; mount -t tmpfs -o mode=1777 shm dev/shm
-mount -t tracefs tracefs sys/kernel/tracing; mount -t securityfs securityfs sys/kernel/security
-mount -t cgroup2 cgroup2 sys/fs/cgroup
-chmod 666 dev/kvm 2>/dev/null
-ln -s /proc/self/fd dev/fd; ln -s fd/0 dev/stdin; ln -s fd/1 dev/stdout; ln -s fd/2 dev/stderr
-hostname rehearsal
-ip link set lo up
+@FILL@
 cp /bin/busybox usr/bin		# for what the image lacks: mount, ip
 for f in $(busybox --list); do
 	[ -e usr/bin/$f ] || [ -e usr/sbin/$f ] || ln -s busybox usr/bin/$f
@@ -94,9 +83,8 @@ info: action=ignore
 '''
 
 
-def init_text(modules, project, shadow):
-    return (INIT.replace('@MODULES@', ' '.join(modules)).replace('@PROJECT@', project)
-            .replace('@KVM@', 'ept=0 unrestricted_guest=0' if shadow else ''))
+def init_text(project):
+    return INIT.replace('@PROJECT@', project)
 
 
 def disks_make(state, project, kernel, initrd, append, run):
@@ -108,9 +96,8 @@ def disks_make(state, project, kernel, initrd, append, run):
     boot = path('boot')
     shutil.rmtree(boot, ignore_errors=True)
     os.mkdir(boot)
-    for source in PROGRAMS:
-        if 'linux' in source:
-            shutil.copy(source, boot)
+    for source in LOADER:
+        shutil.copy(source, boot)
     shutil.copy(kernel, os.path.join(boot, 'vmlinuz'))
     shutil.copy(initrd, os.path.join(boot, 'initrd'))
     with open(os.path.join(boot, 'isolinux.cfg'), 'w') as f:
