@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -269,6 +270,24 @@ def cases_run(names, run):
             traceback.print_exc()
             print(f'not ok {n} - {name}', flush=True)
     return 1 if bad else 0
+
+
+def as_another(d, groups, code):
+    """Runs code as a user without rights, in these groups, with what is here and the socket's
+    `path`. Returns the words it printed."""
+    if os.getuid() != 0:
+        raise Skip('needs root, to be other users')
+    # All is read before: the directory of the tests may be closed to others.
+    code = ('import os, sys; sys.path.insert(0, sys.argv[1]); from client import *\n'
+            'path = sys.argv[2]\n'
+            f'os.setgroups({groups}); os.setgid(65534); os.setuid(65534)\n' + code)
+    for directory in (d.dir, os.path.dirname(d.path)):
+        os.chmod(directory, 0o755)
+    p = subprocess.run([sys.executable, '-c', code, os.path.join(ROOT, 'tests/daemon'), d.path],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       env=dict(os.environ, PYTHONDONTWRITEBYTECODE='1'))
+    assert p.returncode == 0, p.stderr.decode()
+    return p.stdout.decode().split()
 
 
 @contextlib.contextmanager

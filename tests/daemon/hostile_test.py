@@ -3,11 +3,10 @@
 """casemated against clients, guests and VMMs that mean it harm: what is somebody else's must
 not suffer. TAP; names of cases may be given."""
 import os
-import subprocess
 import sys
 
 import daemon_test
-from client import Skip, eventually
+from client import as_another, eventually
 
 
 def signals_until_full(c, exec_id):
@@ -46,19 +45,8 @@ def case_deadline_that_finds_no_room(d):
 
 
 def as_operator(d, code):
-    """Runs code as an operator, with a client `c` of his. Returns what it printed."""
-    if os.getuid() != 0:
-        raise Skip('needs root, to be other users')
-    here = os.path.dirname(os.path.realpath(__file__))
-    # All is read before: the directory of the tests may be closed to others.
-    code = ('import sys; sys.path.insert(0, sys.argv[1]); import os, client; from client import *\n'
-            'os.setgroups([12]); os.setgid(65534); os.setuid(65534)\n'
-            'c = client.Client(sys.argv[2])\n' + code)
-    os.chmod(os.path.dirname(d.path), 0o755)
     os.chmod(d.path, 0o666)
-    p = subprocess.run([sys.executable, '-c', code, here, d.path], stdout=subprocess.PIPE,
-                       check=True)
-    return p.stdout.decode().split()
+    return as_another(d, [12], 'c = Client(path)\n' + code)
 
 
 def case_ended_commands_of_others(d):
@@ -85,7 +73,7 @@ def case_all_connections(d):
 held = []
 try:
     while len(held) < 1100:
-        held.append(Client(sys.argv[2]))
+        held.append(Client(path))
 except Refused as e:
     print(e.code, len(held))
 """) == ['LIMIT', '255']
